@@ -1,0 +1,51 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
+
+from .models.configuration_decoder import TxDecoderConfig
+from .models.configuration_encoder import TxEncoderConfig
+from .models.configuration_encoder_decoder import TxEncoderDecoderConfig
+from .models.modeling_decoder import (
+    TxDecoderForCausalLM,
+    TxDecoderForQuestionAnswering,
+    TxDecoderForSequenceClassification,
+    TxDecoderForTokenClassification,
+    TxDecoderModel,
+)
+from .models.modeling_encoder import (
+    TxEncoderForMaskedLM,
+    TxEncoderForMultipleChoice,
+    TxEncoderForQuestionAnswering,
+    TxEncoderForSequenceClassification,
+    TxEncoderForTokenClassification,
+    TxEncoderModel,
+)
+from .models.modeling_encoder_decoder import (
+    TxEncoderDecoderForConditionalGeneration,
+    TxEncoderDecoderForSequenceClassification,
+    TxEncoderDecoderModel,
+)
+from .models.version import __version__
+from .registration import register
+
+register()
+
+__all__ = [
+    "TxDecoderConfig",
+    "TxDecoderForCausalLM",
+    "TxDecoderForQuestionAnswering",
+    "TxDecoderForSequenceClassification",
+    "TxDecoderForTokenClassification",
+    "TxDecoderModel",
+    "TxEncoderConfig",
+    "TxEncoderDecoderConfig",
+    "TxEncoderDecoderForConditionalGeneration",
+    "TxEncoderDecoderForSequenceClassification",
+    "TxEncoderDecoderModel",
+    "TxEncoderForMaskedLM",
+    "TxEncoderForMultipleChoice",
+    "TxEncoderForQuestionAnswering",
+    "TxEncoderForSequenceClassification",
+    "TxEncoderForTokenClassification",
+    "TxEncoderModel",
+    "__version__",
+]

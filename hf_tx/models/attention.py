@@ -1,0 +1,254 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Softmax attention: the mixers `full` and `sliding`, and attention from a decoder to an encoder."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.masking_utils import (
+    create_bidirectional_mask,
+    create_bidirectional_sliding_window_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .mixer import CROSS_MIXERS, MIXERS, Mixer
+from .norms import build_norm
+from .positions import apply_rotary
+
+
+def repeat_kv(states: torch.Tensor, groups: int) -> torch.Tensor:
+    """Repeat every key or value head for the query heads that share it.
+
+    Args:
+        states: *Shape:* `(batch, kv_heads, length, head_dim)`.
+        groups: query heads a key head.
+
+    Returns:
+        *Shape:* `(batch, kv_heads * groups, length, head_dim)`.
+    """
+    return states if groups == 1 else states.repeat_interleave(groups, dim=1)
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    position_bias: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scaled dot-product attention written out (Vaswani et al., 2017, section 3.2.1,
+    https://huggingface.co/papers/1706.03762). It computes every mechanism and is what the other backends must equal.
+
+    Args:
+        module: the attention layer; gives `num_key_value_groups` and `training`.
+        query: *Shape:* `(batch, heads, queries, head_dim)`, floating point.
+        key: *Shape:* `(batch, kv_heads, keys, head_dim)`.
+        value: *Shape:* `(batch, kv_heads, keys, head_dim)`.
+        attention_mask: added to the scores. *Shape:* `(batch or 1, heads or 1, queries, keys)`, floating point.
+        scaling: factor of the dot products.
+        dropout: probability that a weight is dropped.
+        softcap: bounds the scores smoothly: `softcap * tanh(score / softcap)` (Gemma 2).
+        position_bias: added to the scores. *Shape:* `(1, heads, queries, keys)`.
+        **kwargs: what other backends need.
+
+    Returns:
+        The mixed values, *Shape:* `(batch, queries, heads, head_dim)`, and the weights, *Shape:*
+        `(batch, heads, queries, keys)`.
+    """
+    key = repeat_kv(key, module.num_key_value_groups)
+    value = repeat_kv(value, module.num_key_value_groups)
+    scores = torch.matmul(query, key.transpose(2, 3)) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if position_bias is not None:
+        scores = scores + position_bias
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = nn.functional.dropout(weights, p=dropout, training=module.training)
+    return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
+
+
+class Attention(nn.Module):
+    """Multi-head attention of a sequence to itself, with shared key and value heads (MQA: Shazeer, 2019,
+    https://huggingface.co/papers/1911.02150; GQA: Ainslie et al., 2023, https://huggingface.co/papers/2305.13245).
+
+    Which keys a query sees is decided by the mask that the stack builds for the layer's mixer; `sliding_window` is
+    passed on for backends that take the window as a number.
+
+    Args:
+        config: config of this layer.
+        layer_idx: index of the layer, under which the cache keeps its keys and values.
+        backend_config: the model's config, whose `_attn_implementation` names the backend.
+        is_causal: whether queries see only keys at or before them.
+    """
+
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
+        super().__init__()
+        self.config = backend_config
+        self.layer_idx = layer_idx
+        self.is_causal = is_causal
+        self.head_dim = config.head_dim
+        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        self.scaling = config.attention_scale if config.attention_scale is not None else self.head_dim**-0.5
+        self.softcap = config.attn_logit_softcapping
+        self.attention_dropout = config.attention_dropout
+        self.rope_interleaved = config.rope_interleaved
+        self.sliding_window = self._window(config)
+
+        queries = config.num_attention_heads * self.head_dim
+        keys = config.num_key_value_heads * self.head_dim
+        sources = self._source_size(config)
+        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(sources, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(sources, keys, bias=config.attention_bias)
+        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_out_bias)
+        self.q_norm = build_norm(config, self.head_dim) if config.qk_norm else None
+        self.k_norm = build_norm(config, self.head_dim) if config.qk_norm else None
+
+    def _window(self, config: Any) -> int | None:
+        return None
+
+    def _source_size(self, config: Any) -> int:
+        return config.hidden_size
+
+    def _heads(self, projected: torch.Tensor) -> torch.Tensor:
+        return projected.view(*projected.shape[:-1], -1, self.head_dim)
+
+    def _keys_and_values(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
+        cache: Cache | None,
+        source_states: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        key = self._heads(self.k_proj(hidden_states))
+        if self.k_norm is not None:
+            key = self.k_norm(key)
+        key, value = key.transpose(1, 2), self._heads(self.v_proj(hidden_states)).transpose(1, 2)
+        if position_embeddings is not None:
+            key = apply_rotary(key, *position_embeddings, interleaved=self.rope_interleaved)
+        if cache is not None:
+            key, value = cache.update(key, value, self.layer_idx)
+        return key, value
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_bias: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        source_states: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values of the visible positions.
+
+        Args:
+            hidden_states: *Shape:* `(batch, length, hidden_size)`, floating point.
+            position_embeddings: cosines and sines of the positions, or None.
+            attention_mask: what the backend's mask function returned for this layer's mixer.
+            position_bias: *Shape:* `(1, heads, length, keys)`, or None.
+            cache: keys and values of earlier positions; updated in place.
+            source_states: used by cross-attention only.
+            **kwargs: passed on to the backend.
+
+        Returns:
+            *Shape:* `(batch, length, hidden_size)`, and the weights if the backend gives them. *Shape:* `(batch,
+            heads, length, keys)`.
+        """
+        query = self._heads(self.q_proj(hidden_states))
+        if self.q_norm is not None:
+            query = self.q_norm(query)
+        query = query.transpose(1, 2)
+        if position_embeddings is not None:
+            query = apply_rotary(query, *position_embeddings, interleaved=self.rope_interleaved)
+        key, value = self._keys_and_values(hidden_states, position_embeddings, cache, source_states)
+
+        # Keywords that a backend need not know are passed only where the layer has the feature.
+        if self.softcap is not None:
+            kwargs["softcap"] = self.softcap
+        if self.sliding_window is not None:
+            kwargs["sliding_window"] = self.sliding_window
+        if position_bias is not None:
+            kwargs["position_bias"] = position_bias
+        attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        mixed, weights = attention_interface(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+            scaling=self.scaling,
+            **kwargs,
+        )
+        return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1).contiguous()), weights
+
+
+class SlidingAttention(Attention):
+    """Attention within a window (Beltagy et al., 2020, https://huggingface.co/papers/2004.05150). With
+    `sliding_window = w`, a causal query at position `i` sees the `w` keys `i - w + 1 ... i`; a bidirectional one sees
+    the keys `j` with `|i - j| <= w`. Distances count all tokens of the row, pads included."""
+
+    def _window(self, config: Any) -> int | None:
+        # The number that the library's flash functions take is exclusive: they look back `sliding_window - 1`.
+        return config.sliding_window if self.is_causal else config.sliding_window + 1
+
+
+class CrossAttention(Attention):
+    """Attention of a decoder to the states of an encoder. The keys and values are computed once a sequence when there
+    is a cache."""
+
+    def _source_size(self, config: Any) -> int:
+        return config.cross_attention_hidden_size or config.hidden_size
+
+    def _keys_and_values(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
+        cache: Cache | None,
+        source_states: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if isinstance(cache, EncoderDecoderCache) and cache.is_updated.get(self.layer_idx):
+            layer = cache.cross_attention_cache.layers[self.layer_idx]
+            return layer.keys, layer.values
+        crossed = cache.cross_attention_cache if isinstance(cache, EncoderDecoderCache) else None
+        key, value = super()._keys_and_values(source_states, None, crossed, None)
+        if isinstance(cache, EncoderDecoderCache):
+            cache.is_updated[self.layer_idx] = True
+        return key, value
+
+
+MIXERS.register(
+    "full",
+    Mixer(
+        module=Attention,
+        layer_type="full_attention",
+        causal_mask=create_causal_mask,
+        bidirectional_mask=create_bidirectional_mask,
+        cost="quadratic",
+    ),
+)
+MIXERS.register(
+    "sliding",
+    Mixer(
+        module=SlidingAttention,
+        layer_type="sliding_attention",
+        causal_mask=create_sliding_window_causal_mask,
+        bidirectional_mask=create_bidirectional_sliding_window_mask,
+        cost="linear",
+        needs=("sliding_window",),
+    ),
+)
+CROSS_MIXERS.register("full", CrossAttention)

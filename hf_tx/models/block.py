@@ -1,0 +1,135 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""One layer of a stack: a sequence mixer, attention to an encoder if there is one, and a feed-forward layer."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .feed_forward import FEED_FORWARDS
+from .mixers import CROSS_MIXERS, MIXERS
+from .norms import build_norm
+
+
+class TxBlock(GradientCheckpointingLayer):
+    """A residual layer whose norms stand where the config says.
+
+    With `norm_position`
+
+    - `pre`: `x + f(norm(x))` (Xiong et al., 2020, https://huggingface.co/papers/2002.04745),
+    - `post`: `norm(x + f(x))` (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762),
+    - `sandwich`: `x + norm(f(norm(x)))` (Ding et al., 2021, https://huggingface.co/papers/2105.13290).
+
+    With `parallel_residual` mixer and feed-forward layer read the same input and are added together (GPT-J, PaLM).
+
+    Args:
+        config: config of this layer.
+        layer_idx: index of the layer.
+        backend_config: the model's config, whose `_attn_implementation` names the backend.
+        is_causal: whether the mixer is causal.
+        crosses: whether the layer attends to an encoder.
+    """
+
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, crosses: bool) -> None:
+        super().__init__()
+        sandwich = config.norm_position == "sandwich"
+        self.norms_after = config.norm_position == "post"
+        self.parallel = config.parallel_residual
+        self.residual_multiplier = config.residual_multiplier
+        self.dropout = nn.Dropout(config.hidden_dropout)
+
+        self.mixer = MIXERS.get(config.mixers[layer_idx]).module(config, layer_idx, backend_config, is_causal)
+        self.mixer_norm = build_norm(config)
+        self.mixer_post_norm = build_norm(config) if sandwich else None
+
+        self.cross_mixer = None
+        if crosses:
+            cross = CROSS_MIXERS.get(config.cross_mixer)
+            self.cross_mixer = cross(config, layer_idx, backend_config, is_causal=False)
+            self.cross_norm = build_norm(config)
+            self.cross_post_norm = build_norm(config) if sandwich else None
+
+        feed_forward = FEED_FORWARDS.get(config.ffn_type)
+        self.mlp = None
+        if feed_forward is not None:
+            self.mlp = feed_forward(config)
+            self.mlp_norm = None if self.parallel and config.parallel_shared_norm else build_norm(config)
+            self.mlp_post_norm = build_norm(config) if sandwich else None
+
+    def _enter(self, hidden_states: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
+        return hidden_states if self.norms_after or norm is None else norm(hidden_states)
+
+    def _leave(
+        self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.Module, post_norm: nn.Module | None
+    ) -> torch.Tensor:
+        if post_norm is not None:
+            update = post_norm(update)
+        hidden_states = self._add(hidden_states, update)
+        return norm(hidden_states) if self.norms_after else hidden_states
+
+    def _add(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        update = self.dropout(update)
+        return hidden_states + (update if self.residual_multiplier == 1.0 else update * self.residual_multiplier)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor | None = None,
+        position_bias: torch.Tensor | None = None,
+        attention_mask: Any = None,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        cache: Cache | None = None,
+        encoder_attention_mask: Any = None,
+        is_causal: bool | None = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Apply the layer. What carries gradients is positional: re-entrant checkpointing sees nothing else.
+
+        Args:
+            hidden_states: *Shape:* `(batch, length, hidden_size)`, floating point.
+            encoder_hidden_states: *Shape:* `(batch, source_length, encoder_hidden_size)`, or None.
+            position_bias: bias of the positions. *Shape:* `(1, heads, length, keys)`, or None.
+            attention_mask: the mask of this layer's mixer.
+            position_embeddings: cosines and sines of the positions, or None.
+            cache: states of earlier positions; updated in place.
+            encoder_attention_mask: the mask of the attention to the encoder.
+            is_causal: whether the mixer is causal in this call.
+            **kwargs: passed on to the attention backend.
+
+        Returns:
+            *Shape:* `(batch, length, hidden_size)`.
+        """
+        own = getattr(cache, "self_attention_cache", cache)
+        entered = self._enter(hidden_states, self.mixer_norm)
+        mixed, _ = self.mixer(
+            entered,
+            position_embeddings=position_embeddings,
+            attention_mask=attention_mask,
+            position_bias=position_bias,
+            cache=own,
+            is_causal=is_causal,
+            **kwargs,
+        )
+        if self.parallel:
+            if self.mlp is not None:
+                mixed = mixed + self.mlp(entered if self.mlp_norm is None else self.mlp_norm(hidden_states))
+            return self._add(hidden_states, mixed)
+        hidden_states = self._leave(hidden_states, mixed, self.mixer_norm, self.mixer_post_norm)
+
+        if self.cross_mixer is not None:
+            crossed, _ = self.cross_mixer(
+                self._enter(hidden_states, self.cross_norm),
+                attention_mask=encoder_attention_mask,
+                cache=cache,
+                source_states=encoder_hidden_states,
+                is_causal=False,
+                **kwargs,
+            )
+            hidden_states = self._leave(hidden_states, crossed, self.cross_norm, self.cross_post_norm)
+
+        if self.mlp is not None:
+            update = self.mlp(self._enter(hidden_states, self.mlp_norm))
+            hidden_states = self._leave(hidden_states, update, self.mlp_norm, self.mlp_post_norm)
+        return hidden_states

@@ -1,0 +1,50 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Config of a decoder: a causal stack, which generates."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from huggingface_hub.dataclasses import strict
+
+from .configuration_base import TxStackConfig
+
+if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
+    from .modeling_decoder import TxDecoderModel  # noqa: F401
+
+
+@strict
+class TxDecoderConfig(TxStackConfig):
+    r"""Config of [`TxDecoderModel`] and its heads. The defaults give a Llama-like model.
+
+    Args:
+        cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`.
+        cross_attention_hidden_size: features of that encoder's states. Default: `hidden_size`.
+
+    All other arguments are those of [`TxStackConfig`].
+
+    Example:
+
+    ```python
+    >>> from hf_tx import TxDecoderConfig
+    >>> config = TxDecoderConfig(num_hidden_layers=6, mixers="sliding*2,full", sliding_window=256)
+    >>> config.mixers
+    ['sliding', 'sliding', 'full', 'sliding', 'sliding', 'full']
+    >>> TxDecoderConfig(num_hiden_layers=6)
+    Traceback (most recent call last):
+        ...
+    ValueError: TxDecoderConfig has no field 'num_hiden_layers'. Did you mean 'num_hidden_layers'?
+
+    ```
+    """
+
+    model_type = "hf_tx_decoder"
+    full_auto_map: ClassVar[dict[str, str]] = {
+        "AutoConfig": "configuration_decoder.TxDecoderConfig",
+        "AutoModel": "modeling_decoder.TxDecoderModel",
+        "AutoModelForCausalLM": "modeling_decoder.TxDecoderForCausalLM",
+        "AutoModelForSequenceClassification": "modeling_decoder.TxDecoderForSequenceClassification",
+        "AutoModelForTokenClassification": "modeling_decoder.TxDecoderForTokenClassification",
+        "AutoModelForQuestionAnswering": "modeling_decoder.TxDecoderForQuestionAnswering",
+    }
+
+    cross_mixer: str = "full"
+    cross_attention_hidden_size: int | None = None

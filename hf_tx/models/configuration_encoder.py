@@ -1,0 +1,80 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Config of an encoder: a bidirectional stack."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
+
+from .configuration_base import TxStackConfig, require
+from .registry import nearest
+
+if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
+    from .modeling_encoder import TxEncoderModel  # noqa: F401
+
+_POOLINGS = ("first", "mean")
+
+
+@strict
+class TxEncoderConfig(TxStackConfig):
+    r"""Config of [`TxEncoderModel`] and its heads. The defaults give a ModernBERT-like model.
+
+    Args:
+        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position, which sequence
+            classifiers then read (BERT).
+        pooler_act: activation of that projection.
+        classifier_pooling: without a pooling layer, what a sequence classifier reads: the `first` position or the
+            `mean` of the real ones.
+        mlm_head_transform: the masked-LM head has a projection, an activation and a norm before the output (BERT).
+
+    All other arguments are those of [`TxStackConfig`].
+
+    Example:
+
+    ```python
+    >>> from hf_tx import TxEncoderConfig
+    >>> bert = TxEncoderConfig(norm_position="post", embedding_norm=True, position_type="learned", ffn_type="mlp",
+    ...                        attention_bias=True, mlp_bias=True, add_pooling_layer=True)
+    >>> bert.final_norm
+    False
+
+    ```
+    """
+
+    model_type = "hf_tx_encoder"
+    is_causal_family: ClassVar[bool] = False
+    full_auto_map: ClassVar[dict[str, str]] = {
+        "AutoConfig": "configuration_encoder.TxEncoderConfig",
+        "AutoModel": "modeling_encoder.TxEncoderModel",
+        "AutoModelForMaskedLM": "modeling_encoder.TxEncoderForMaskedLM",
+        "AutoModelForSequenceClassification": "modeling_encoder.TxEncoderForSequenceClassification",
+        "AutoModelForTokenClassification": "modeling_encoder.TxEncoderForTokenClassification",
+        "AutoModelForQuestionAnswering": "modeling_encoder.TxEncoderForQuestionAnswering",
+        "AutoModelForMultipleChoice": "modeling_encoder.TxEncoderForMultipleChoice",
+    }
+
+    norm_type: str = "layernorm"
+    norm_eps: float = 1e-5
+    hidden_act: str = "gelu"
+    type_vocab_size: int = 2
+    use_cache: bool = False
+    lm_head_bias: bool = True
+    add_pooling_layer: bool = False
+    pooler_act: str = "tanh"
+    classifier_pooling: str = "first"
+    mlm_head_transform: bool = True
+
+    def validate_heads(self) -> None:
+        """Check the fields of the heads."""
+        known = ", ".join(_POOLINGS)
+        pooling = self.classifier_pooling
+        require(
+            pooling in _POOLINGS,
+            "classifier_pooling",
+            pooling,
+            f"is unknown.{nearest(pooling, _POOLINGS)} Known: {known}",
+        )
+        require(
+            self.pooler_act in ACT2FN, "pooler_act", self.pooler_act, f"is unknown.{nearest(self.pooler_act, ACT2FN)}"
+        )
+        require(not self.use_cache, "use_cache", self.use_cache, "an encoder has no cache")

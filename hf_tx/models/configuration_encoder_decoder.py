@@ -1,0 +1,155 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Config of an encoder-decoder: the configs of its two stacks, and what concerns both."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
+
+from .configuration_base import TxConfigMixin, check_cross_mixer, check_version, require
+from .configuration_decoder import TxDecoderConfig
+from .configuration_encoder import TxEncoderConfig
+from .version import __version__
+
+if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
+    from .modeling_encoder_decoder import TxEncoderDecoderModel  # noqa: F401
+
+
+@strict
+class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
+    r"""Config of [`TxEncoderDecoderModel`] and its heads.
+
+    Fields of the stacks are given in `encoder` and `decoder`, or with the prefix `encoder_` or `decoder_`.
+
+    Args:
+        encoder: config of the encoder, or a dict of its fields.
+        decoder: config of the decoder, or a dict of its fields.
+        share_embeddings: encoder and decoder have the same token embeddings; they then need the same `vocab_size`.
+        tie_word_embeddings: the head uses the weights of the decoder's embeddings.
+        pad_token_id: id of padding. Default: the decoder's.
+        bos_token_id: id that begins a text. Default: the decoder's.
+        eos_token_id: id, or ids, that end one. Default: the decoder's.
+        decoder_start_token_id: id that the decoder begins with. Default: `pad_token_id`, as in T5.
+        hf_tx_version: the version that wrote the config.
+
+    Raises:
+        ValueError: an unknown keyword.
+        StrictDataclassError: a field of the wrong type, or a value that breaks a rule.
+
+    Example:
+
+    ```python
+    >>> from hf_tx import TxEncoderDecoderConfig
+    >>> config = TxEncoderDecoderConfig(encoder={"num_hidden_layers": 2}, decoder_num_hidden_layers=4)
+    >>> config.encoder.num_hidden_layers, config.decoder.num_hidden_layers
+    (2, 4)
+
+    ```
+    """
+
+    model_type = "hf_tx_encoder_decoder"
+    sub_configs_defaults: ClassVar[dict[str, Any]] = {"encoder": TxEncoderConfig, "decoder": TxDecoderConfig}
+    full_auto_map: ClassVar[dict[str, str]] = {
+        "AutoConfig": "configuration_encoder_decoder.TxEncoderDecoderConfig",
+        "AutoModel": "modeling_encoder_decoder.TxEncoderDecoderModel",
+        "AutoModelForSeq2SeqLM": "modeling_encoder_decoder.TxEncoderDecoderForConditionalGeneration",
+        "AutoModelForSequenceClassification": "modeling_encoder_decoder.TxEncoderDecoderForSequenceClassification",
+    }
+
+    encoder: TxEncoderConfig | dict[str, Any] | None = None
+    decoder: TxDecoderConfig | dict[str, Any] | None = None
+    is_encoder_decoder: bool = True
+    share_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    decoder_start_token_id: int | None = None
+    hf_tx_version: str | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        stacks = {"encoder": dict(self._fields_of("encoder")), "decoder": dict(self._fields_of("decoder"))}
+        for key in list(kwargs):
+            stack, _, field = key.partition("_")
+            if stack in stacks and field:
+                stacks[stack][field] = kwargs.pop(key)
+        both = TxEncoderConfig._field_names()
+        for key in kwargs:
+            if key in both:
+                raise ValueError(
+                    f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or decoder_{key}."
+                )
+        self._refuse_unknown(kwargs, also_known=frozenset({"decoder_start_token_id"}))
+        check_version(self.hf_tx_version)
+        self.hf_tx_version = self.hf_tx_version or __version__
+        kwargs.pop("model_type", None)
+        if not isinstance(self.encoder, PreTrainedConfig):
+            self.encoder = TxEncoderConfig(**stacks["encoder"])
+        if not isinstance(self.decoder, PreTrainedConfig):
+            stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.hidden_size)
+            self.decoder = TxDecoderConfig(**stacks["decoder"])
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(self.decoder, name))
+        if self.decoder_start_token_id is None:
+            self.decoder_start_token_id = self.pad_token_id
+        super().__post_init__(**kwargs)
+
+    def _fields_of(self, stack: str) -> dict[str, Any]:
+        given = getattr(self, stack)
+        return given if isinstance(given, dict) else {}
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the decoder's vocabulary, which the logits are over. Setting it sets the encoder's as well where both
+        share embeddings."""
+        return self.decoder.vocab_size  # type: ignore[union-attr]
+
+    @vocab_size.setter
+    def vocab_size(self, value: int) -> None:
+        self.decoder.vocab_size = value  # type: ignore[union-attr]
+        if self.share_embeddings:
+            self.encoder.vocab_size = value  # type: ignore[union-attr]
+
+    @property
+    def hidden_size(self) -> int:
+        """Features of a position of the decoder."""
+        return self.decoder.hidden_size  # type: ignore[union-attr]
+
+    @property
+    def num_attention_heads(self) -> int:
+        """Query heads of the decoder."""
+        return self.decoder.num_attention_heads  # type: ignore[union-attr]
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Layers of the decoder."""
+        return self.decoder.num_hidden_layers  # type: ignore[union-attr]
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
+        """Return the config of the stack that is asked for; this config itself if none is, or both are."""
+        if bool(decoder) == bool(encoder):
+            return self
+        return self.decoder if decoder else self.encoder
+
+    def validate_architecture(self) -> None:
+        """Check the rules that concern both stacks."""
+        first, second = self.encoder, self.decoder
+        check_cross_mixer(second)
+        width = second.cross_attention_hidden_size or second.hidden_size  # type: ignore[union-attr]
+        require(
+            width == first.hidden_size,  # type: ignore[union-attr]
+            "decoder.cross_attention_hidden_size",
+            width,
+            f"must equal the encoder's hidden_size = {first.hidden_size}",  # type: ignore[union-attr]
+        )
+        if self.share_embeddings:
+            for field in ("vocab_size", "embedding_size", "hidden_size"):
+                mine, theirs = getattr(first, field), getattr(second, field)
+                require(
+                    mine == theirs,
+                    f"encoder.{field}",
+                    mine,
+                    f"must equal decoder.{field} = {theirs}, or set share_embeddings = False",
+                )

@@ -1,0 +1,205 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What the heads of the families have in common: logits and losses."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.modeling_utils import slice_logits_to_keep
+from transformers.utils.import_utils import is_tracing, torch_compilable_check
+
+from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
+
+
+class LanguageModelHead:
+    """Logits and loss of a language model whose output layer is `lm_head`. A mixin for model classes."""
+
+    #: The targets are the next tokens, so that labels are shifted by one.
+    shifts_labels = True
+    #: In training, compute the head at labelled positions only: pays where few are.
+    labels_are_sparse = False
+
+    config: Any
+    training: bool
+    lm_head: nn.Module
+    loss_implementation: str
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Map states to scores of the tokens. *Shape:* `(..., hidden_size)` to `(..., vocab_size)`."""
+        config = self.config.get_text_config(decoder=True)
+        logits = self.lm_head(hidden_states)
+        if config.logit_scale is not None:
+            logits = logits * config.logit_scale
+        if config.final_logit_softcapping is not None:
+            logits = config.final_logit_softcapping * torch.tanh(logits / config.final_logit_softcapping)
+        return logits
+
+    def targets(
+        self, labels: torch.Tensor | None, position_ids: torch.Tensor | None, kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor | None, dict[str, Any]]:
+        """Return the target of every position, and the keywords of the loss, which leave `kwargs`.
+
+        The first token of a packed document is no target of the document before it.
+        """
+        loss_kwargs = {key: kwargs.pop(key) for key in ("num_items_in_batch",) if key in kwargs}
+        shifted = kwargs.pop("shift_labels", None)
+        if shifted is not None:
+            return shifted, loss_kwargs
+        if labels is None or not self.shifts_labels:
+            return labels, loss_kwargs
+        following = labels[..., 1:]
+        seq_idx = kwargs.get("seq_idx")
+        if position_ids is not None:
+            following = following.masked_fill(position_ids[..., 1:] == 0, IGNORE)
+        elif seq_idx is not None:
+            following = following.masked_fill(seq_idx[..., 1:] != seq_idx[..., :-1], IGNORE)
+        return nn.functional.pad(following, (0, 1), value=IGNORE), loss_kwargs
+
+    def loss_and_logits(
+        self,
+        hidden_states: torch.Tensor,
+        targets: torch.Tensor | None,
+        logits_to_keep: int | torch.Tensor = 0,
+        skip_logits: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Compute the loss if there are targets, and the logits unless they are skipped.
+
+        Raises:
+            ValueError: logits are to be skipped, but there are no targets, or the loss was replaced by another.
+        """
+        hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
+        if targets is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
+            targets = slice_logits_to_keep(targets[..., None], logits_to_keep)[..., 0]
+        chunked = self.loss_implementation == "chunked"
+        replaced = hasattr(self, "_loss_function")
+        sparse = self.labels_are_sparse and not chunked and not replaced
+        if skip_logits is None:
+            skip_logits = self.training and targets is not None and (chunked or sparse)
+        if not skip_logits:
+            logits = self.compute_logits(hidden_states)
+            if targets is None:
+                return None, logits
+            # The targets are shifted already, which `shift_labels` says to a loss that would shift them.
+            kwargs = {"shift_labels": targets} if self.loss_type != "ForMaskedLM" else {}  # type: ignore[attr-defined]
+            loss = self.loss_function(  # type: ignore[attr-defined]
+                logits=logits,
+                labels=targets,
+                vocab_size=logits.shape[-1],
+                num_items_in_batch=num_items_in_batch,
+                **kwargs,
+            )
+            return loss, logits
+        if targets is None:
+            raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
+        if replaced:
+            raise ValueError(
+                "loss_function was replaced, and it needs the logits: set loss_implementation = 'full' and leave "
+                "skip_logits out."
+            )
+        if sparse and not is_tracing(targets):
+            loss = masked_cross_entropy(hidden_states, targets, self.compute_logits, num_items_in_batch)
+        else:
+            vocab_size = self.config.get_text_config(decoder=True).vocab_size
+            loss = chunked_cross_entropy(hidden_states, targets, self.compute_logits, vocab_size, num_items_in_batch)
+        return loss, None
+
+
+class TokenHead:
+    """A classifier of every token. A mixin for model classes."""
+
+    def build_classifier(self, config: Any) -> None:
+        """Add dropout and the output layer to the model."""
+        dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(config.hidden_size, config.num_labels)
+
+    def classify(
+        self, hidden_states: torch.Tensor, labels: torch.Tensor | None, num_items_in_batch: torch.Tensor | int | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Return the loss if there are labels, and the logits. *Shape:* `(batch, length, num_labels)`."""
+        logits = self.score(self.dropout(hidden_states))
+        if labels is None:
+            return None, logits
+        flat = logits.flatten(0, 1)
+        return classification_loss(flat, labels.flatten(), "single_label_classification", num_items_in_batch), logits
+
+
+def question_answering(
+    scores: torch.Tensor,
+    start_positions: torch.Tensor | None,
+    end_positions: torch.Tensor | None,
+    num_items_in_batch: torch.Tensor | int | None,
+) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+    """Return the loss of extractive question answering, and the scores of begin and end.
+
+    Args:
+        scores: *Shape:* `(batch, length, 2)`, floating point.
+        start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)` or `(batch, 1)`, int64.
+        end_positions: where they end.
+        num_items_in_batch: divides the summed loss.
+
+    Returns:
+        The mean of both losses or None, and twice *Shape:* `(batch, length)`.
+    """
+    start_scores, end_scores = (part.contiguous() for part in scores.unbind(-1))
+    if start_positions is None or end_positions is None:
+        return None, start_scores, end_scores
+    losses = []
+    for part, positions in ((start_scores, start_positions), (end_scores, end_positions)):
+        positions = positions.to(part.device).flatten()
+        inside = (positions >= 0) & (positions < part.shape[1])
+        positions = torch.where(inside, positions, IGNORE)
+        losses.append(classification_loss(part, positions, "single_label_classification", num_items_in_batch))
+    return (losses[0] + losses[1]) / 2, start_scores, end_scores
+
+
+def last_real_position(
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    input_ids: torch.Tensor | None,
+    pad_token_id: int | None,
+) -> torch.Tensor:
+    """Return the index of the last real token of every row, whichever side is padded. *Shape:* `(batch,)`, int64.
+
+    Raises:
+        ValueError: several rows, and neither a mask nor a padding token says which tokens are real.
+    """
+    batch, length = hidden_states.shape[:2]
+    if attention_mask is not None and attention_mask.ndim == 2:
+        real = attention_mask[:, -length:].bool()
+    elif input_ids is not None and pad_token_id is not None:
+        real = input_ids != pad_token_id
+    elif batch == 1:
+        real = hidden_states.new_ones((batch, length), dtype=torch.bool)
+    else:
+        raise ValueError(
+            f"{batch} rows, and nothing says which tokens are padding: pass a 2-D attention_mask, or input_ids with "
+            "config.pad_token_id set."
+        )
+    index = torch.arange(length, device=real.device)
+    return torch.where(real, index, 0).amax(-1).to(hidden_states.device)
+
+
+def pooled_states(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, pooling: str) -> torch.Tensor:
+    """Return one state a row: that of the `first` real position, or the `mean` of the real ones.
+
+    Args:
+        hidden_states: *Shape:* `(batch, length, hidden_size)`.
+        attention_mask: 1 for real tokens. *Shape:* `(batch, length)`, or None when all are.
+        pooling: `first` or `mean`.
+
+    Returns:
+        *Shape:* `(batch, hidden_size)`.
+    """
+    if attention_mask is not None and attention_mask.ndim != 2:
+        torch_compilable_check(False, f"pooling {pooling!r} needs a 2-D attention_mask")
+    if pooling == "mean":
+        if attention_mask is None:
+            return hidden_states.mean(dim=1)
+        weights = attention_mask.to(hidden_states.dtype)[..., None]
+        return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+    if attention_mask is None:
+        return hidden_states[:, 0]
+    first = attention_mask.long().argmax(dim=-1)
+    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), first]

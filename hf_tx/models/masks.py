@@ -1,0 +1,254 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Which keys a query sees: masks, built once for every kind of mixer in the stack, and packed documents.
+
+Two-dimensional masks say which tokens are real (1) and which are padding (0). A four-dimensional mask of the caller,
+`(batch or 1, heads or 1, queries, keys)`, replaces the causal, window and padding masks of all layers: bool, where True
+means that the query sees the key, or floating point, added to the scores. Every other shape or dtype is refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.utils.generic import is_flash_attention_requested
+from transformers.utils.import_utils import is_tracing
+
+from .mixers import MIXERS
+
+# Backends for which the four-dimensional mask of a caller can be put into the form that they take.
+_FLOAT_MASKS = ("eager", "flex_attention")
+_DENSE_MASKS = (*_FLOAT_MASKS, "sdpa")
+
+
+@dataclass(frozen=True)
+class MaskGroup:
+    """Layers that share a mask: the same mixer with the same window.
+
+    Attributes:
+        key: names the group in the dict of masks.
+        mixer: name of the mixer.
+        layer_idx: the first such layer; its cache gives the lengths.
+        window: the window of its layers, or None.
+    """
+
+    key: str
+    mixer: str
+    layer_idx: int
+    window: int | None
+
+
+def mask_groups(config: Any) -> list[MaskGroup]:
+    """Return the group of every layer."""
+    groups: dict[tuple[str, int | None], MaskGroup] = {}
+    layers = []
+    for idx, mixer in enumerate(config.mixers):
+        window = config.layer_config(idx).sliding_window if "sliding_window" in MIXERS.get(mixer).needs else None
+        if (mixer, window) not in groups:
+            key = mixer if window is None else f"{mixer}:{window}"
+            groups[mixer, window] = MaskGroup(key, mixer, idx, window)
+        layers.append(groups[mixer, window])
+    return layers
+
+
+@dataclass
+class _MaskConfig:
+    """What the library's mask functions read from a config, for one group."""
+
+    _attn_implementation: str
+    sliding_window: int | None
+    is_causal: bool = True
+
+
+def create_mask(
+    group: MaskGroup,
+    backend: str,
+    is_causal: bool,
+    inputs_embeds: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    cache: Cache | None,
+    and_mask_function: Callable | None = None,
+) -> Any:
+    """Build the mask of one group with the library's functions.
+
+    Args:
+        group: the layers that it is for.
+        backend: name of the attention implementation; its mask function makes the mask.
+        is_causal: whether the layers are causal.
+        inputs_embeds: gives batch size, length, dtype and device. *Shape:* `(batch, length, any)`.
+        attention_mask: padding. *Shape:* `(batch, keys)`, or None.
+        cache: earlier keys, or None.
+        and_mask_function: a further condition, with the signature of the library's mask functions.
+
+    Returns:
+        Whatever the backend's mask function returns.
+    """
+    mixer = MIXERS.get(group.mixer)
+    config = _MaskConfig(backend, group.window, is_causal)
+    arguments: dict[str, Any] = dict(
+        inputs_embeds=inputs_embeds,
+        attention_mask=attention_mask,
+        cache=cache,
+        and_mask_function=and_mask_function,
+    )
+    if is_causal:
+        return mixer.causal_mask(config, layer_idx=group.layer_idx, **arguments)  # type: ignore[misc]
+    return mixer.bidirectional_mask(config, **arguments)  # type: ignore[misc]
+
+
+def create_cross_mask(
+    backend: str, inputs_embeds: torch.Tensor, source: torch.Tensor, attention_mask: torch.Tensor | None
+) -> Any:
+    """Build the mask of the attention to an encoder, which hides padding only.
+
+    Args:
+        backend: name of the attention implementation.
+        inputs_embeds: *Shape:* `(batch, queries, any)`.
+        source: states of the encoder. *Shape:* `(batch, keys, any)`.
+        attention_mask: padding of the source. *Shape:* `(batch, keys)`, or None.
+    """
+    return create_bidirectional_mask(
+        _MaskConfig(backend, None),
+        inputs_embeds=inputs_embeds,
+        attention_mask=attention_mask,
+        encoder_hidden_states=source,
+    )
+
+
+def positions_of(
+    inputs_embeds: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    seq_idx: torch.Tensor | None,
+    past: int | torch.Tensor,
+) -> torch.Tensor:
+    """Return zero-based positions that count real tokens only, so that padding on either side changes nothing.
+
+    Args:
+        inputs_embeds: *Shape:* `(batch, length, any)`.
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        seq_idx: document numbers; positions begin anew where they change. *Shape:* `(batch, length)`, or None.
+        past: tokens in the cache.
+
+    Returns:
+        *Shape:* `(batch or 1, length)`, int64.
+    """
+    length, device = inputs_embeds.shape[1], inputs_embeds.device
+    if attention_mask is None:
+        before = rank = torch.arange(length, device=device)[None] + past
+    else:
+        real = attention_mask.long()
+        rank = (real.cumsum(-1) - 1)[:, -length:]
+        before = (rank + 1) - real[:, -length:]
+    if seq_idx is not None:
+        changed = torch.zeros_like(seq_idx, dtype=torch.bool)
+        changed[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
+        rank = rank - torch.where(changed, before, 0).cummax(-1).values
+    return rank.clamp(min=0)
+
+
+def document_rule(
+    position_ids: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    inputs_embeds: torch.Tensor,
+    past: int | torch.Tensor,
+    is_causal: bool,
+) -> Callable | None:
+    """Return the condition that isolates documents packed in one row, or None when every row is one document.
+
+    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands at
+    or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule needs
+    no positions of the keys, so that a packed row can go on with its cache.
+
+    Args:
+        position_ids: *Shape:* `(batch or 1, length)`, int64.
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        inputs_embeds: *Shape:* `(batch, length, any)`.
+        past: tokens in the cache.
+        is_causal: without it, keys must also stand before the end of the document.
+
+    Returns:
+        A function for `and_mask_function`, or None.
+    """
+    batch, length = inputs_embeds.shape[:2]
+    ranks = None if attention_mask is None else attention_mask.long().cumsum(-1) - 1
+    if ranks is None:
+        start = (torch.arange(length, device=inputs_embeds.device) + past)[None] - position_ids
+        start = start.expand(batch, -1)
+    else:
+        start = ranks[:, -length:] - position_ids
+        start = torch.where(attention_mask[:, -length:].bool(), start, 0)  # type: ignore[index]
+    if not is_tracing(start) and not bool((start > 0).any()):
+        return None
+
+    def causal_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        # Keys past the mask are slots of a static cache that nothing has been written to.
+        key = kv if ranks is None else ranks[b, kv.clamp(max=ranks.shape[1] - 1)]
+        return key >= start[b, q - past]
+
+    def bidirectional_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        return start[b, q] == start[b, kv]
+
+    return causal_rule if is_causal else bidirectional_rule
+
+
+def check_packing(
+    backend: str, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, cached: bool
+) -> None:
+    """Refuse packed documents where the backend would let them see each other.
+
+    Raises:
+        ValueError: the flash functions isolate documents only by the positions of one row without a mask or a cache.
+    """
+    flash = is_flash_attention_requested(requested_attention_implementation=backend)
+    if flash and (inputs_embeds.shape[0] > 1 or attention_mask is not None or cached):
+        raise ValueError(
+            f"{backend} isolates packed documents only in a batch of one row, without attention_mask and without a "
+            "filled cache; use attn_implementation='sdpa', 'flex_attention' or 'eager'."
+        )
+
+
+def custom_mask(
+    mask: torch.Tensor, backend: str, inputs_embeds: torch.Tensor, kv_length: int, heads: int
+) -> torch.Tensor:
+    """Check a four-dimensional mask of the caller and put it into the form that the backend takes.
+
+    Args:
+        mask: *Shape:* `(batch or 1, heads or 1, queries, keys)`, bool or floating point.
+        backend: name of the attention implementation.
+        inputs_embeds: *Shape:* `(batch, queries, any)`.
+        kv_length: number of keys.
+        heads: number of query heads.
+
+    Returns:
+        *Shape:* as given; floating point for backends that add it to the scores.
+
+    Raises:
+        ValueError: wrong shape, an integer dtype, or a backend that takes no such mask.
+    """
+    batch, queries = inputs_embeds.shape[:2]
+    if backend not in _DENSE_MASKS:
+        raise ValueError(
+            f"attn_implementation={backend!r} takes no 4-D attention_mask; use {', '.join(map(repr, _DENSE_MASKS))}."
+        )
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(
+            f"a 4-D attention_mask must be bool (True: the query sees the key) or floating point (added to the "
+            f"scores), not {mask.dtype}."
+        )
+    if backend == "flex_attention":
+        heads = 1  # its score function reads one head
+    wanted = ((batch, 1), (heads, 1), (queries,), (kv_length,))
+    if mask.ndim != 4 or any(size not in allowed for size, allowed in zip(mask.shape, wanted, strict=True)):
+        raise ValueError(
+            f"attention_mask has shape {tuple(mask.shape)}; the rule is (batch, tokens), or (batch or 1, heads or 1, "
+            f"queries, keys) = ({batch} or 1, {heads} or 1, {queries}, {kv_length})."
+        )
+    if backend in _FLOAT_MASKS and mask.dtype == torch.bool:
+        lowest = torch.finfo(inputs_embeds.dtype).min
+        mask = torch.zeros_like(mask, dtype=inputs_embeds.dtype).masked_fill(~mask, lowest)
+    if mask.is_floating_point():
+        mask = mask.to(inputs_embeds.dtype)
+    # flex indexes the batch instead of broadcasting it
+    return mask.expand(batch, -1, -1, -1) if backend == "flex_attention" else mask

@@ -1,0 +1,7 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The built-in mixers. A new one is one new file that registers itself, and one import line here."""
+
+from .attention import Attention as Attention
+from .mixer import CROSS_MIXERS, MIXERS, Mixer, expand_pattern
+
+__all__ = ["CROSS_MIXERS", "MIXERS", "Mixer", "expand_pattern"]

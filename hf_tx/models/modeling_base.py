@@ -1,0 +1,109 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What the models of all families share: loading, saving, backends, and initialisation."""
+
+from typing import Any
+
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+
+from .backend_rules import DEFAULTS, refusal
+from .configuration_base import INCLUDE_CODE
+from .norms import RMSNorm
+
+_LOSSES = ("full", "chunked")
+
+
+class TxPreTrainedModel(PreTrainedModel):
+    """Base of all models.
+
+    Args:
+        config: config of the model.
+        loss_implementation: how a language-model head computes its loss: `full`, or `chunked`, which never holds the
+            logits of all positions. Also a keyword of `from_pretrained`, and an attribute; never saved.
+    """
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["TxBlock"]
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    _can_compile_fullgraph = True
+    #: What to use instead, for classes that do not generate.
+    _generates_with = ""
+
+    def __init__(self, config: Any, loss_implementation: str = "full") -> None:
+        config.validate()  # attributes may have been assigned since it was built
+        super().__init__(config)
+        self.loss_implementation = loss_implementation
+
+    @property
+    def loss_implementation(self) -> str:
+        """How the loss is computed: `full` or `chunked`."""
+        return self._loss_implementation
+
+    @loss_implementation.setter
+    def loss_implementation(self, value: str) -> None:
+        if value not in _LOSSES:
+            raise ValueError(f"loss_implementation = {value!r}: known are {', '.join(_LOSSES)}.")
+        self._loss_implementation = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "generate":
+            raise AttributeError(
+                f"{type(self).__name__} cannot generate text: generate() belongs to {self._generates_with}."
+            )
+        return super().__getattr__(name)
+
+    # --------------------------------------------------------------------------------------------------- backends
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        """Return the backend to use: the requested one, or the first default that computes every layer.
+
+        Raises:
+            ValueError: the requested backend cannot compute a layer.
+        """
+        if requested_attention is None:
+            able = (name for name in DEFAULTS if refusal(self.config, name) is None)
+            return super().get_correct_attn_implementation(next(able), is_init_check)
+        backend = super().get_correct_attn_implementation(requested_attention, is_init_check)
+        self._refuse(backend)
+        return backend
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
+        # Kernels from the Hub do not pass through get_correct_attn_implementation.
+        backend = super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+        self._refuse(backend)
+        return backend
+
+    def _refuse(self, backend: str) -> None:
+        if reason := refusal(self.config, backend):
+            raise ValueError(f"{type(self).__name__}: {reason}.")
+
+    # ----------------------------------------------------------------------------------------- weights and saving
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, RMSNorm) and module.unit_offset:
+            init.zeros_(module.weight)
+
+    def save_pretrained(self, save_directory: Any, *args: Any, include_code: bool = True, **kwargs: Any) -> None:
+        """Save weights, config and code; see the library's method of this name.
+
+        Args:
+            save_directory: folder to write to.
+            *args: as in the library.
+            include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
+                with `trust_remote_code=True` and without hf_tx.
+            **kwargs: as in the library.
+        """
+        if include_code:
+            super().save_pretrained(save_directory, *args, **kwargs)
+            return
+        token = INCLUDE_CODE.set(False)
+        self._auto_class = None
+        try:
+            super().save_pretrained(save_directory, *args, **kwargs)
+        finally:
+            del self._auto_class
+            INCLUDE_CODE.reset(token)

@@ -1,0 +1,473 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Encoder-decoders: a bidirectional stack that a causal one attends to, and their heads."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+    Seq2SeqSequenceClassifierOutput,
+)
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.import_utils import is_tracing
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .attention import Attention
+from .block import TxBlock
+from .configuration_decoder import TxDecoderConfig
+from .configuration_encoder_decoder import TxEncoderDecoderConfig
+from .heads import LanguageModelHead, last_real_position
+from .losses import IGNORE, classification_loss
+from .modeling_base import TxPreTrainedModel
+from .modeling_encoder import TxEncoderModel
+from .modeling_stack import TxStack, pop_flags
+
+
+class TxCrossDecoder(TxStack):
+    """The decoder of an encoder-decoder: a causal stack whose layers attend to the encoder as well."""
+
+    config: TxDecoderConfig
+    is_causal = True
+    crosses = True
+    _can_record_outputs = {
+        "hidden_states": TxBlock,
+        "attentions": OutputRecorder(Attention, index=1, layer_name="mixer"),
+        "cross_attentions": OutputRecorder(Attention, index=1, layer_name="cross_mixer"),
+    }
+    _generates_with = "TxEncoderDecoderForConditionalGeneration"
+
+    def __init__(self, config: TxDecoderConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Compute the states of all positions; see [`TxEncoderDecoderModel.forward`], whose arguments with the prefix
+        `decoder_` these are.
+
+        Args:
+            input_ids: tokens. *Shape:* `(batch, length)`, int64.
+            attention_mask: 1 for real tokens. *Shape:* `(batch, past + length)`.
+            position_ids: zero-based positions. *Shape:* `(batch or 1, length)`, int64.
+            cache: states of earlier tokens and of the encoder.
+            inputs_embeds: embeddings instead of `input_ids`.
+            use_cache: return a cache.
+            encoder_hidden_states: *Shape:* `(batch, source_length, encoder_hidden_size)`.
+            encoder_attention_mask: 1 for real tokens of the source. *Shape:* `(batch, source_length)`.
+            **kwargs: flags, and keywords of the attention backend.
+
+        Returns:
+            `last_hidden_state`, *Shape:* `(batch, length, hidden_size)`, and `cache`.
+        """
+        output_attentions = pop_flags(kwargs, self.config)
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache())
+        hidden_states = self.run(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            cache=cache,
+            is_causal=True,
+            output_attentions=output_attentions,
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
+            **kwargs,
+        )
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, cache=cache)
+
+
+class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
+    """Base of the encoder-decoders."""
+
+    config: TxEncoderDecoderConfig
+    _generates_with = "TxEncoderDecoderForConditionalGeneration"
+
+    def _shift_right(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return what the decoder reads to predict `tokens`: the start token and all of them but the last.
+
+        Raises:
+            ValueError: the config names no start token, or no padding to put in place of -100.
+        """
+        start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
+        if start is None or pad is None:
+            raise ValueError(
+                f"decoder_start_token_id = {start}, pad_token_id = {pad}: both must be set to make the decoder's input "
+                "from labels or from the encoder's input; or pass decoder_input_ids."
+            )
+        shifted = torch.cat((torch.full_like(tokens[:, :1], start), tokens[:, :-1]), dim=1)
+        return shifted.masked_fill(shifted == IGNORE, pad)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Return what the decoder reads to predict the labels, for data collators. *Shape:* that of `labels`."""
+        return self._shift_right(labels)
+
+    def _resize_token_embeddings(self, new_num_tokens: Any, *args: Any, **kwargs: Any) -> nn.Embedding:
+        resized = super()._resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        size = resized.weight.shape[0]
+        decoder = self.get_decoder()
+        if not self.config.share_embeddings and decoder.embed_tokens.weight.shape[0] != size:
+            decoder.embed_tokens = self._get_resized_embeddings(decoder.embed_tokens, size)
+        self.config.encoder.vocab_size = self.config.decoder.vocab_size = size
+        return resized
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the embeddings of the encoder's tokens."""
+        return self.get_encoder().embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the embeddings of the encoder's tokens, and the decoder's where both share them."""
+        self.get_encoder().embed_tokens = value
+        if self.config.share_embeddings:
+            self.get_decoder().embed_tokens = value
+
+
+class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
+    """An encoder and the decoder that attends to it, without a head. The arguments are those of
+    [`TxPreTrainedModel`]."""
+
+    def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
+        super().__init__(config, loss_implementation)
+        self.encoder = TxEncoderModel(config.encoder, add_pooling_layer=False)
+        self.decoder = TxCrossDecoder(config.decoder)
+        if config.share_embeddings:
+            self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+        self.post_init()
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
+        """Return what is tied. Sharing embeddings does not depend on `tie_word_embeddings`, which ties the head."""
+        if all_submodels:
+            return super().get_expanded_tied_weights_keys(all_submodels=True)
+        return dict(self._tied_weights_keys or {})
+
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: Any = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        decoder_position_ids: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqModelOutput:
+        """Encode the source and compute the decoder's states.
+
+        Args:
+            input_ids: tokens of the source. *Shape:* `(batch, source_length)`, int64.
+            attention_mask: 1 for real tokens of the source. *Shape:* `(batch, source_length)`.
+            decoder_input_ids: tokens of the target. *Shape:* `(batch, length)`, int64.
+            decoder_attention_mask: 1 for real tokens of the target. *Shape:* `(batch, past + length)`.
+            encoder_outputs: outputs of the encoder, instead of the source.
+            cache: states of earlier tokens and of the encoder; updated in place.
+            inputs_embeds: embeddings of the source instead of `input_ids`.
+            decoder_inputs_embeds: embeddings of the target instead of `decoder_input_ids`.
+            position_ids: zero-based positions of the source. *Shape:* `(batch or 1, source_length)`, int64.
+            decoder_position_ids: zero-based positions of the target. *Shape:* `(batch or 1, length)`, int64.
+            token_type_ids: types of the source's tokens. *Shape:* `(batch, source_length)`, int64.
+            use_cache: return a cache. Default: `config.use_cache`.
+            **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
+
+        Returns:
+            `last_hidden_state` of the decoder, *Shape:* `(batch, length, hidden_size)`, `cache`, and
+            `encoder_last_hidden_state`, *Shape:* `(batch, source_length, encoder_hidden_size)`.
+
+        Raises:
+            ValueError: packed documents, which the attention to the encoder cannot isolate; and as in
+                [`TxDecoderModel.forward`].
+        """
+        for name, given in (("position_ids", position_ids), ("decoder_position_ids", decoder_position_ids)):
+            _refuse_packing(name, given)
+        if "seq_idx" in kwargs:
+            raise ValueError("seq_idx: encoder-decoders take no packed documents; give every document a row.")
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                token_type_ids=token_type_ids,
+                position_ids=position_ids,
+                inputs_embeds=inputs_embeds,
+                **kwargs,
+            )
+        elif not isinstance(encoder_outputs, ModelOutput):
+            parts = (*encoder_outputs, None, None)
+            encoder_outputs = BaseModelOutput(last_hidden_state=parts[0], hidden_states=parts[1], attentions=parts[2])
+        decoder_outputs = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            position_ids=decoder_position_ids,
+            cache=cache,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            encoder_hidden_states=encoder_outputs[0],
+            encoder_attention_mask=attention_mask,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            cache=decoder_outputs.cache,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+def _refuse_packing(name: str, position_ids: torch.Tensor | None) -> None:
+    if position_ids is None or is_tracing(position_ids) or position_ids.shape[-1] < 2:
+        return
+    if bool(((position_ids[:, 1:] == 0) & (position_ids[:, :-1] > 1)).any()):
+        raise ValueError(
+            f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row."
+        )
+
+
+class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
+    """An encoder-decoder that writes a text for a text. The arguments are those of [`TxPreTrainedModel`]."""
+
+    shifts_labels = False
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+    _fsdp_plan = {"lm_head": "keep_full_weight"}
+
+    def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
+        super().__init__(config, loss_implementation)
+        self.model = TxEncoderDecoderModel(config)
+        decoder = config.decoder
+        self.lm_head = nn.Linear(decoder.hidden_size, decoder.vocab_size, bias=decoder.lm_head_bias)
+        source = "encoder" if config.share_embeddings else "decoder"
+        self._tied_weights_keys = {"lm_head.weight": f"model.{source}.embed_tokens.weight"}
+        self.post_init()
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: torch.LongTensor,
+        next_sequence_length: int | None = None,
+        cache: Cache | None = None,
+        is_first_iteration: bool | None = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Prepare a step of `generate()`; see the library's method of this name.
+
+        When generation goes on from a cache, the decoder's text is always given whole, since it must begin with the
+        start token; what the cache holds of it is not read again.
+        """
+        past = int(cache.get_seq_length()) if is_first_iteration and cache is not None else 0
+        if next_sequence_length is None and 0 < past < input_ids.shape[1]:
+            next_sequence_length = input_ids.shape[1] - past
+        return super().prepare_inputs_for_generation(
+            input_ids,
+            next_sequence_length=next_sequence_length,
+            cache=cache,
+            is_first_iteration=is_first_iteration,
+            **kwargs,
+        )
+
+    def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Build the masks of a step; see [`TxStack`]."""
+        cache = kwargs.get("cache")
+        kwargs["cache"] = getattr(cache, "self_attention_cache", cache)
+        return self.model.decoder.create_masks_for_generate(*args, **kwargs)
+
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: Any = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        skip_logits: bool | None = None,
+        decoder_position_ids: torch.LongTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqLMOutput:
+        """Predict the target. For the other arguments see [`TxEncoderDecoderModel.forward`].
+
+        Args:
+            input_ids: tokens of the source. *Shape:* `(batch, source_length)`, int64.
+            attention_mask: see [`TxEncoderDecoderModel.forward`].
+            decoder_input_ids: tokens that the decoder reads. Default: the labels, shifted right.
+            decoder_attention_mask: see [`TxEncoderDecoderModel.forward`].
+            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
+            cache: see [`TxEncoderDecoderModel.forward`].
+            inputs_embeds: see [`TxEncoderDecoderModel.forward`].
+            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
+            labels: tokens of the target, -100 for none. *Shape:* `(batch, length)`, int64.
+            use_cache: return a cache.
+            logits_to_keep: compute logits for the last so many positions (0: all), or for these positions.
+            skip_logits: compute the loss without keeping logits. Default: in training with labels and
+                `loss_implementation="chunked"`.
+            decoder_position_ids: see [`TxEncoderDecoderModel.forward`].
+            **kwargs: `num_items_in_batch` (divides the summed loss), and those of [`TxEncoderDecoderModel.forward`].
+
+        Returns:
+            `loss`, `logits` (*Shape:* `(batch, positions, vocab_size)`, None when skipped), `cache` and
+            `encoder_last_hidden_state`.
+        """
+        targets, loss_kwargs = self.targets(labels, None, kwargs)
+        if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids = self._shift_right(labels)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            cache=cache,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            decoder_position_ids=decoder_position_ids,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        loss, logits = self.loss_and_logits(
+            outputs.last_hidden_state, targets, logits_to_keep, skip_logits, **loss_kwargs
+        )
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            cache=outputs.cache,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+
+class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel):
+    """An encoder-decoder that classifies a text: the decoder reads it once more, shifted right, and the state of its
+    last real token is scored (Lewis et al., 2019, section 3.1, https://huggingface.co/papers/1910.13461)."""
+
+    def __init__(self, config: TxEncoderDecoderConfig) -> None:
+        super().__init__(config)
+        decoder = config.decoder
+        self.num_labels = config.num_labels
+        self.model = TxEncoderDecoderModel(config)
+        dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(decoder.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify every row. For the other arguments see [`TxEncoderDecoderModel.forward`].
+
+        Args:
+            input_ids: tokens. *Shape:* `(batch, length)`, int64.
+            attention_mask: 1 for real tokens.
+            decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
+            decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
+            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
+            inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
+            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
+            labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
+            use_cache: return a cache. Default: no.
+            num_items_in_batch: divides the summed loss.
+            **kwargs: those of [`TxEncoderDecoderModel.forward`].
+
+        Returns:
+            `loss` and `logits`. *Shape:* `(batch, num_labels)`.
+
+        Raises:
+            ValueError: no input for the decoder, or nothing that says which of its tokens are padding.
+        """
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("without input_ids, pass decoder_input_ids or decoder_inputs_embeds.")
+            decoder_input_ids = self._shift_right(input_ids)
+            if attention_mask is not None and decoder_attention_mask is None:
+                # The start token stands before the first real token, whichever side is padded.
+                decoder_attention_mask = attention_mask
+                first = attention_mask.long().argmax(dim=-1, keepdim=True)
+                decoder_input_ids = decoder_input_ids.scatter(1, first, self.config.decoder_start_token_id)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=bool(use_cache),
+            **kwargs,
+        )
+        hidden_states = outputs.last_hidden_state
+        last = last_real_position(hidden_states, decoder_attention_mask, decoder_input_ids, self.config.pad_token_id)
+        rows = torch.arange(hidden_states.shape[0], device=hidden_states.device)
+        logits = self.score(self.dropout(hidden_states[rows, last]))
+        loss = None
+        if labels is not None:
+            loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
+        return Seq2SeqSequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            cache=outputs.cache,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+
+__all__ = [
+    "TxEncoderDecoderForConditionalGeneration",
+    "TxEncoderDecoderForSequenceClassification",
+    "TxEncoderDecoderModel",
+    "TxEncoderDecoderPreTrainedModel",
+]

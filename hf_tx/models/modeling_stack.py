@@ -1,0 +1,326 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The stack of layers that every family is built on."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
+from transformers.utils import logging
+from transformers.utils.import_utils import is_tracing
+
+from .backend_rules import check_training, gives_weights
+from .block import TxBlock
+from .configuration_base import TxStackConfig
+from .masks import (
+    check_packing,
+    create_cross_mask,
+    create_mask,
+    custom_mask,
+    document_rule,
+    mask_groups,
+    positions_of,
+)
+from .modeling_base import TxPreTrainedModel
+from .norms import build_norm
+from .positions import POSITIONS
+
+logger = logging.get_logger(__name__)
+
+
+class TxStack(TxPreTrainedModel):
+    """Embeddings, layers and the final norm: the base model of a family.
+
+    Subclasses say whether the stack is causal (`is_causal`) and whether its layers attend to an encoder (`crosses`).
+    Inputs may be embeddings and positions made elsewhere, so that other modalities use the same stacks.
+    """
+
+    config: TxStackConfig
+    is_causal = True
+    crosses = False
+
+    def __init__(self, config: Any, loss_implementation: str = "full") -> None:
+        super().__init__(config, loss_implementation)
+        size = config.embedding_size or config.hidden_size
+        self.vocab_size = config.vocab_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size)
+        self.embed_types = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
+        self.embed_norm = build_norm(config, size) if config.embedding_norm else None
+        self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
+        self.dropout = nn.Dropout(config.hidden_dropout)
+
+        layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
+        self.layers = nn.ModuleList(
+            [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
+        )
+        self.norm = build_norm(config) if config.final_norm else nn.Identity()
+        self.layer_groups = mask_groups(config)
+        self.groups = list(dict.fromkeys(self.layer_groups))
+        self.layer_positions = [layer.position_type for layer in layer_configs]
+        self.positions = nn.ModuleDict(
+            {name: POSITIONS.get(name)(config) for name in dict.fromkeys(self.layer_positions)}
+        )
+        self.gradient_checkpointing = False
+
+    # ----------------------------------------------------------------------------------------------------- inputs
+    def embed(
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return the embeddings of the tokens, or the given ones, scaled.
+
+        Raises:
+            ValueError: both or neither are given.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("You must specify exactly one of input_ids or inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if self.config.embedding_scale is not None:
+            inputs_embeds = inputs_embeds * self.config.embedding_scale
+        return inputs_embeds
+
+    def finish_embedding(
+        self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, token_type_ids: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Add token types and positions, then normalise, project and drop."""
+        if self.embed_types is not None:
+            if token_type_ids is None:
+                token_type_ids = torch.zeros_like(position_ids)
+            inputs_embeds = inputs_embeds + self.embed_types(token_type_ids)
+        elif token_type_ids is not None and not is_tracing(token_type_ids) and bool(token_type_ids.any()):
+            raise ValueError("token_type_ids are given, but type_vocab_size = 0: the model has no token types.")
+        for scheme in self.positions.values():
+            inputs_embeds = scheme.embed(inputs_embeds, position_ids)
+        if self.embed_norm is not None:
+            inputs_embeds = self.embed_norm(inputs_embeds)
+        inputs_embeds = self.dropout(inputs_embeds)
+        return inputs_embeds if self.embed_proj is None else self.embed_proj(inputs_embeds)
+
+    def _check_positions(self, position_ids: torch.Tensor) -> None:
+        limit = self.config.max_position_embeddings
+        if "learned" not in self.positions or is_tracing(position_ids):
+            return
+        last = int(position_ids.max()) if position_ids.numel() else 0
+        if last >= limit:
+            raise ValueError(
+                f"position {last} is past the table of learned positions: max_position_embeddings = {limit}, so the longest "
+                f"text has {limit} tokens and this one has at least {last + 1}. Shorten it, or use a longer table."
+            )
+
+    # ------------------------------------------------------------------------------------------------------ masks
+    def create_masks_for_generate(
+        self,
+        config: Any,
+        inputs_embeds: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        cache: Cache | None,
+        position_ids: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
+        return self.layer_masks(inputs_embeds, attention_mask, cache, position_ids, self.is_causal)
+
+    def layer_masks(
+        self,
+        inputs_embeds: torch.Tensor,
+        attention_mask: Any,
+        cache: Cache | None,
+        position_ids: torch.Tensor | None,
+        is_causal: bool,
+    ) -> dict[str, Any]:
+        """Build the mask of every group of layers.
+
+        Args:
+            inputs_embeds: gives batch size, length, dtype and device. *Shape:* `(batch, length, any)`.
+            attention_mask: padding, *Shape:* `(batch, past + length)`; a mask for all layers, *Shape:* `(batch or 1,
+                heads or 1, length, keys)`; a dict of masks by group, which is returned as it is; or None.
+            cache: earlier keys, or None.
+            position_ids: the positions that the caller gave, which may pack documents; None when there are none.
+            is_causal: whether the layers are causal in this call.
+
+        Returns:
+            What the backend's mask function returned, by the key of the group.
+        """
+        if isinstance(attention_mask, dict):
+            return attention_mask
+        backend = self.config._attn_implementation
+        groups = self.groups
+        if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
+            return {group.key: attention_mask for group in groups}  # made by the backend's own mask function
+        if attention_mask is not None and attention_mask.ndim != 2:
+            heads, length = self.config.num_attention_heads, inputs_embeds.shape[1]
+            return {
+                group.key: custom_mask(
+                    attention_mask, backend, inputs_embeds, self._keys(cache, group, length)[0], heads
+                )
+                for group in groups
+            }
+        rule = None
+        if position_ids is not None:
+            past = cache.get_seq_length() if cache is not None else 0
+            rule = document_rule(position_ids, attention_mask, inputs_embeds, past, is_causal)
+            if rule is not None:
+                cached = past if isinstance(past, int) else True
+                check_packing(backend, inputs_embeds, attention_mask, bool(cached))
+        return {
+            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, rule)
+            for group in groups
+        }
+
+    def _keys(self, cache: Cache | None, group: Any, length: int) -> tuple[int, int | torch.Tensor]:
+        """Return how many keys the layers of a group see, and the index of the first."""
+        return (length, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
+
+    def _biases(
+        self, cache: Cache | None, inputs_embeds: torch.Tensor, is_causal: bool
+    ) -> dict[tuple[str, str], torch.Tensor]:
+        """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`."""
+        biases: dict[tuple[str, str], torch.Tensor] = {}
+        length, device = inputs_embeds.shape[1], inputs_embeds.device
+        for name, group in zip(self.layer_positions, self.layer_groups, strict=True):
+            if not self.positions[name].has_bias or (name, group.key) in biases:
+                continue
+            keys, first = self._keys(cache, group, length)
+            past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
+            queries = torch.arange(length, device=device) + past
+            distance = (torch.arange(keys, device=device) + first)[None] - queries[:, None]
+            bias = self.positions[name].bias(distance, is_causal, inputs_embeds.dtype)
+            if self.config._attn_implementation == "flex_attention":  # it indexes the batch
+                bias = bias.expand(inputs_embeds.shape[0], -1, -1, -1)
+            biases[name, group.key] = bias
+        return biases
+
+    # ---------------------------------------------------------------------------------------------------- forward
+    def run(self, output_attentions: bool, **inputs: Any) -> torch.Tensor:
+        """Embed the inputs, build masks, biases and rotations once, and apply all layers.
+
+        Args:
+            output_attentions: whether the caller wants the attention weights. A backend that has none gives way to
+                `eager` for this call, with a warning.
+            **inputs: see `_run`.
+
+        Returns:
+            *Shape:* `(batch, length, hidden_size)`.
+
+        Raises:
+            ValueError: see `embed`, `check_training`, `custom_mask` and `check_packing`; a position past the table of
+                learned positions; document numbers without positions when the cache is filled; attention weights where
+                the backend cannot change for one call.
+        """
+        backend = self.config._attn_implementation
+        check_training(self.config, backend, self.training, self.device)
+        if not output_attentions or gives_weights(backend):
+            return self._run(**inputs)
+        # Recomputing in the backward pass, and masks made for another backend, outlive this call.
+        checkpointed = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+        if checkpointed or isinstance(inputs["attention_mask"], dict):
+            raise ValueError(
+                f"attn_implementation={backend!r} gives no attention weights (output_attentions=True); call "
+                "model.set_attn_implementation('eager') first."
+            )
+        logger.warning_once(
+            f"attn_implementation={backend!r} gives no attention weights: calls with output_attentions=True are computed "
+            "by 'eager'."
+        )
+        self.config._attn_implementation_internal = "eager"
+        try:
+            return self._run(**inputs)
+        finally:
+            self.config._attn_implementation_internal = backend
+
+    def _run(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: Any,
+        position_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        cache: Cache | None,
+        is_causal: bool,
+        token_type_ids: torch.Tensor | None = None,
+        seq_idx: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        inputs_embeds = self.embed(input_ids, inputs_embeds)
+        own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        past = own_cache.get_seq_length() if own_cache is not None else 0
+        if isinstance(past, torch.Tensor):
+            past = past.clone()  # the counter of a static cache moves in place
+        flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
+        if flat_mask is not None and isinstance(past, int) and flat_mask.shape[1] != past + inputs_embeds.shape[1]:
+            raise ValueError(
+                f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "
+                f"{inputs_embeds.shape[1]}: it must cover both."
+            )
+        packed_positions = position_ids
+        if position_ids is None:
+            if seq_idx is not None and isinstance(past, int) and past > 0:
+                raise ValueError("seq_idx with a filled cache needs position_ids: the row may go on with a document.")
+            position_ids = positions_of(inputs_embeds, flat_mask, seq_idx, past)
+            packed_positions = None if seq_idx is None else position_ids
+        elif seq_idx is not None and not is_tracing(seq_idx):
+            _check_documents(seq_idx, position_ids)
+        self._check_positions(position_ids)
+
+        hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
+        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, packed_positions, is_causal)
+        biases = self._biases(own_cache, inputs_embeds, is_causal)
+        layer_types = self.config.layer_types
+        rotations = {
+            (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
+            for scheme, layer_type in set(zip(self.layer_positions, layer_types, strict=True))
+        }
+        if self.crosses:
+            encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
+            _widen_cross_cache(cache)
+
+        for layer, group, scheme, layer_type in zip(
+            self.layers, self.layer_groups, self.layer_positions, layer_types, strict=True
+        ):
+            hidden_states = layer(
+                hidden_states,
+                encoder_hidden_states,
+                biases.get((scheme, group.key)),
+                attention_mask=masks[group.key],
+                position_embeddings=rotations[scheme, layer_type],
+                cache=cache,
+                encoder_attention_mask=encoder_attention_mask,
+                is_causal=is_causal,
+                position_ids=position_ids,
+                **kwargs,
+            )
+        return self.norm(hidden_states)
+
+    def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
+        if source is None:
+            raise ValueError("the decoder of an encoder-decoder needs encoder_hidden_states")
+        backend, heads = self.config._attn_implementation, self.config.num_attention_heads
+        if mask is not None and mask.ndim == 4:
+            return custom_mask(mask, backend, inputs_embeds, source.shape[1], heads)
+        return create_cross_mask(backend, inputs_embeds, source, mask)
+
+
+def pop_flags(kwargs: dict[str, Any], config: Any) -> bool:
+    """Take the flags that the decorators have read out of what goes on to the layers; return `output_attentions`."""
+    kwargs.pop("output_hidden_states", None)
+    asked = kwargs.pop("output_attentions", None)
+    return bool(config.output_attentions if asked is None else asked)
+
+
+def _widen_cross_cache(cache: Cache | None) -> None:
+    """Let every layer keep all states of the encoder. Caches are built from the decoder's config, so those of sliding
+    layers would keep a window of them."""
+    if isinstance(cache, EncoderDecoderCache) and any(cache.cross_attention_cache.is_sliding):
+        layers = cache.cross_attention_cache.layers
+        for idx, layer in enumerate(layers):
+            if layer.is_sliding and not layer.is_initialized:
+                layers[idx] = DynamicLayer()
+
+
+def _check_documents(seq_idx: torch.Tensor, position_ids: torch.Tensor) -> None:
+    begins = seq_idx[:, 1:] != seq_idx[:, :-1]
+    if bool((position_ids.expand_as(seq_idx)[:, 1:][begins] != 0).any()):
+        raise ValueError("seq_idx and position_ids disagree: positions must begin at 0 where the document changes.")

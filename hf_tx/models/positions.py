@@ -1,0 +1,274 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Position schemes: how a model learns where a token stands.
+
+A scheme works at one of three places, and each place is a method with a neutral default: it adds something to the
+embeddings (`embed`), rotates queries and keys (`rotate`), or adds a bias to the attention scores (`bias`).
+Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
+rotary frequencies, which the library's own weight initialisation recomputes.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
+
+from .registry import Registry
+
+
+class PositionScheme(nn.Module):
+    """Base of all schemes, and the scheme `none`."""
+
+    #: Whether `bias` returns a tensor: backends without an additive bias refuse such a layer.
+    has_bias = False
+    #: Whether `embed` changes the embeddings: such a scheme belongs to the model, not to a layer.
+    has_embedding = False
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+
+    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        """Add positions to embeddings.
+
+        Args:
+            inputs_embeds: *Shape:* `(batch, length, features)`, floating point.
+            position_ids: *Shape:* `(batch or 1, length)`, int64, zero-based.
+
+        Returns:
+            *Shape:* `(batch, length, features)`.
+        """
+        return inputs_embeds
+
+    def rotate(
+        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_type: str
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return the cosines and sines that rotate queries and keys of a layer of `layer_type`, or None.
+
+        Args:
+            hidden_states: gives dtype and device.
+            position_ids: *Shape:* `(batch or 1, length)`, int64.
+            layer_type: the library's name for the kind of layer (`full_attention`, `sliding_attention`).
+
+        Returns:
+            Two tensors. *Shape:* `(batch or 1, length, rotary_dim)`, or None when the scheme does not rotate.
+        """
+        return None
+
+    def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return what is added to the attention scores before the softmax, or None.
+
+        Args:
+            distance: key index minus query index, counted in tokens of the row. *Shape:* `(queries, keys)`, int64.
+            is_causal: whether keys after the query are invisible.
+            dtype: dtype of the scores.
+
+        Returns:
+            *Shape:* `(1, heads, queries, keys)`, or None when the scheme has no bias.
+        """
+        return None
+
+
+class SinusoidalPositions(PositionScheme):
+    """Fixed sines and cosines of geometric wavelengths, interleaved, added to the embeddings (Vaswani et al., 2017,
+    section 3.5, https://huggingface.co/papers/1706.03762). Computed from the position, so that there is no last one."""
+
+    has_embedding = True
+
+    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        size = inputs_embeds.shape[-1]
+        even = torch.arange(0, size, 2, device=inputs_embeds.device, dtype=torch.float32)
+        angles = position_ids[..., None].float() * torch.exp(even * (-math.log(10_000.0) / size))
+        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size]
+        return inputs_embeds + table.to(inputs_embeds.dtype)
+
+
+class LearnedPositions(PositionScheme):
+    """One learned vector a position, added to the embeddings (Gehring et al., 2017,
+    https://huggingface.co/papers/1705.03122). Positions end at `max_position_embeddings`."""
+
+    has_embedding = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.offset = config.position_offset
+        size = config.embedding_size or config.hidden_size
+        self.embed_positions = nn.Embedding(config.max_position_embeddings + self.offset, size)
+
+    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        return inputs_embeds + self.embed_positions(position_ids + self.offset)
+
+
+class AlibiPositions(PositionScheme):
+    """A penalty that grows linearly with the distance, with one slope a head (Press et al., 2022,
+    https://huggingface.co/papers/2108.12409). In bidirectional layers both sides are penalised alike."""
+
+    has_bias = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.slopes = alibi_slopes(config.num_attention_heads)
+
+    def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
+        slopes = torch.tensor(self.slopes, device=distance.device, dtype=torch.float32)
+        return (-slopes[:, None, None] * distance.abs().float())[None].to(dtype)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Return the slope of every head: a geometric series that ends at 2^-8; for a head count that is no power of two,
+    the series of the power below it, filled up with every other slope of the series of the power above it."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    return slopes + [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
+
+
+class RelativePositions(PositionScheme):
+    """A learned bias for every head and every bucket of distances, shared by all layers (Raffel et al., 2020, section
+    2.1, https://huggingface.co/papers/1910.10683). Half of the buckets hold one distance each, the other half grow
+    logarithmically up to `relative_attention_max_distance`; bidirectional layers split them between both sides."""
+
+    has_bias = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.num_buckets = config.relative_attention_num_buckets
+        self.max_distance = config.relative_attention_max_distance
+        self.relative_bias = nn.Embedding(self.num_buckets, config.num_attention_heads)
+
+    def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
+        buckets = relative_position_buckets(distance, is_causal, self.num_buckets, self.max_distance)
+        return self.relative_bias(buckets).permute(2, 0, 1)[None].to(dtype)
+
+
+def relative_position_buckets(
+    distance: torch.Tensor, is_causal: bool, num_buckets: int, max_distance: int
+) -> torch.Tensor:
+    """Sort distances into buckets.
+
+    Args:
+        distance: key index minus query index. *Shape:* any, int64.
+        is_causal: all buckets serve keys at or before the query; otherwise the upper half serves keys after it.
+        num_buckets: how many buckets there are.
+        max_distance: this distance and all beyond it share the last bucket of their side.
+
+    Returns:
+        Bucket numbers in `[0, num_buckets)`. *Shape:* that of `distance`, int64.
+    """
+    if is_causal:
+        first = torch.zeros_like(distance)
+        distance = (-distance).clamp(min=0)
+    else:
+        num_buckets //= 2
+        first = (distance > 0).long() * num_buckets
+        distance = distance.abs()
+    exact = num_buckets // 2
+    scale = (num_buckets - exact) / math.log(max_distance / exact)
+    far = exact + (torch.log(distance.clamp(min=1).float() / exact) * scale).long()
+    return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+
+
+class RopePositions(PositionScheme):
+    """Rotary position embedding (Su et al., 2021, https://huggingface.co/papers/2104.09864), with every scaling kind of
+    the library. Layer types may have parameters of their own."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.rotary_emb = nn.ModuleDict(
+            {key or "all": RotaryEmbedding(view) for key, view in config.rope_views().items()}
+        )
+
+    def rotate(
+        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_type: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        rotary = self.rotary_emb[layer_type] if layer_type in self.rotary_emb else self.rotary_emb["all"]
+        return rotary(hidden_states, position_ids)
+
+
+class RotaryEmbedding(nn.Module):
+    """The frequencies of one set of rope parameters. They stay in float32 whatever the dtype of the model, since a
+    rounded frequency lets distant positions coincide.
+
+    Args:
+        config: a config, or a view of it, whose `rope_parameters` are one flat set.
+    """
+
+    inv_freq: torch.Tensor
+    original_inv_freq: torch.Tensor
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.rope_type = config.rope_parameters["rope_type"]
+        self.max_seq_len_cached = self.original_max_seq_len = config.max_position_embeddings
+        inv_freq, self.attention_scaling = self._frequencies()
+        self.register_buffer("inv_freq", inv_freq, persistent=False)
+        self.register_buffer("original_inv_freq", inv_freq.clone(), persistent=False)
+
+    def _frequencies(self, device: torch.device | None = None) -> tuple[torch.Tensor, float]:
+        make = ROPE_INIT_FUNCTIONS.get(self.rope_type, self.compute_default_rope_parameters)
+        return make(self.config, device=device)
+
+    # Also called by the library's _init_weights, which looks for this name.
+    @staticmethod
+    def compute_default_rope_parameters(
+        config: Any, device: torch.device | None = None, **_: Any
+    ) -> tuple[torch.Tensor, float]:
+        """Return the inverse frequencies (*Shape:* `(rotary_dim / 2,)`, float32) and the factor of cos and sin, 1."""
+        size = config.rotary_dim
+        exponent = torch.arange(0, size, 2, dtype=torch.int64, device=device).float() / size
+        return 1.0 / config.rope_parameters["rope_theta"] ** exponent, 1.0
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "RotaryEmbedding":
+        super()._apply(fn, recurse)
+        if self.inv_freq.dtype != torch.float32 and not self.inv_freq.is_meta:
+            inv_freq, _ = self._frequencies(self.inv_freq.device)
+            self.inv_freq, self.original_inv_freq = inv_freq, inv_freq.clone()
+            self.max_seq_len_cached = self.original_max_seq_len
+        return self
+
+    @torch.no_grad()
+    @dynamic_rope_update
+    def forward(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return cosines and sines in the dtype of `hidden_states`. *Shape:* `(batch or 1, length, rotary_dim)`."""
+        angles = position_ids[..., None].float() * self.inv_freq
+        if self.config.rope_interleaved:
+            angles = angles.repeat_interleave(2, dim=-1)
+        else:
+            angles = torch.cat((angles, angles), dim=-1)
+        cos, sin = angles.cos() * self.attention_scaling, angles.sin() * self.attention_scaling
+        return cos.to(hidden_states.dtype), sin.to(hidden_states.dtype)
+
+
+def apply_rotary(
+    states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool = False
+) -> torch.Tensor:
+    """Rotate pairs of features by the angle of their position.
+
+    Args:
+        states: queries or keys. *Shape:* `(batch, heads, length, head_dim)`, floating point.
+        cos: cosines. *Shape:* `(batch or 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the features beyond
+            it pass unchanged (partial rotary).
+        sin: sines, like `cos`.
+        interleaved: a pair is two neighbours (GPT-J), not one feature of each half (GPT-NeoX, Llama).
+
+    Returns:
+        *Shape:* `(batch, heads, length, head_dim)`.
+    """
+    size = cos.shape[-1]
+    cos, sin = cos[:, None], sin[:, None]
+    turned, passed = (states[..., :size], states[..., size:]) if size < states.shape[-1] else (states, None)
+    if interleaved:
+        partner = torch.stack((-turned[..., 1::2], turned[..., ::2]), dim=-1).flatten(-2)
+    else:
+        partner = torch.cat((-turned[..., size // 2 :], turned[..., : size // 2]), dim=-1)
+    turned = turned * cos + partner * sin
+    return turned if passed is None else torch.cat((turned, passed), dim=-1)
+
+
+POSITIONS: Registry[type[PositionScheme]] = Registry("position_type")
+POSITIONS.register("none", PositionScheme)
+POSITIONS.register("sinusoidal", SinusoidalPositions)
+POSITIONS.register("learned", LearnedPositions)
+POSITIONS.register("relative", RelativePositions)
+POSITIONS.register("alibi", AlibiPositions)
+POSITIONS.register("rope", RopePositions)

@@ -1,0 +1,74 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Named choices: what a config may say, and what stands behind the name."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the known name that is closest to `name`, or "" when none is close."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+class Registry(Generic[T]):
+    """Maps the names of one kind of choice (mixer, position, norm, feed-forward) to what implements them.
+
+    Args:
+        kind: what the names are, in the singular; it stands in error messages.
+
+    Example:
+
+    ```python
+    >>> colours = Registry("colour")
+    >>> colours.register("red", 0xFF0000)
+    >>> colours.get("red") == 0xFF0000
+    True
+    >>> colours.get("rde")
+    Traceback (most recent call last):
+        ...
+    ValueError: unknown colour 'rde'. Did you mean 'red'? Known: red.
+
+    ```
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, tuple[T, str]] = {}
+
+    def register(self, name: str, value: T, origin: str = "hf_tx") -> None:
+        """Add an entry.
+
+        Args:
+            name: the name that a config uses.
+            value: what stands behind it.
+            origin: who registers it; both origins are named when two claim one name.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if name in self._entries:
+            raise ValueError(
+                f"{self.kind} {name!r} is registered by {self._entries[name][1]} already; {origin} needs another name."
+            )
+        self._entries[name] = (value, origin)
+
+    def get(self, name: str) -> T:
+        """Return what stands behind `name`.
+
+        Raises:
+            ValueError: the name is unknown; the message lists the known ones.
+        """
+        if name not in self._entries:
+            known = ", ".join(self._entries)
+            raise ValueError(f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Known: {known}.")
+        return self._entries[name][0]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)

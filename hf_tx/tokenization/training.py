@@ -1,0 +1,281 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Training a tokenizer from texts.
+
+What it looks like is decided by the family of the model that it is for:
+
+| family            | a text          | a pair                  | special tokens, in the order of their ids | padding |
+|-------------------|-----------------|-------------------------|-------------------------------------------|---------|
+| `decoder`         | `<bos> A`       | `<bos> A B`             | `<pad> <bos> <eos> <unk>`                 | left    |
+| `encoder`         | `[CLS] A [SEP]` | `[CLS] A [SEP] B [SEP]` | `[PAD] [UNK] [CLS] [SEP] [MASK]`          | right   |
+| `encoder-decoder` | `A </s>`        | `A </s> B </s>`         | `<pad> </s> <unk> <extra_id_0> ...`       | right   |
+
+A decoder's prompt must stay open, so its template does not end with `<eos>`: whoever prepares documents for training
+appends `tokenizer.eos_token_id`. Byte-level BPE knows every byte and therefore has no unknown token.
+
+transformers 5 does not save the flags `add_bos_token` and `add_eos_token`. The template in `tokenizer.json` decides
+what is added, and the flags of a loaded tokenizer are False; giving them to `from_pretrained` replaces the template.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import PreTrainedTokenizerFast
+
+Algorithm = Literal["bpe", "wordpiece", "unigram"]
+Family = Literal["decoder", "encoder", "encoder-decoder"]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What a model family expects of its tokenizer."""
+
+    named: dict[str, str]
+    single: str
+    pair: str
+    padding_side: str
+    model_input_names: tuple[str, ...]
+    extra_ids: int = 0
+
+
+_LAYOUTS: dict[str, _Layout] = {
+    "decoder": _Layout(
+        named={"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"},
+        single="<bos> $A",
+        pair="<bos> $A $B:1",
+        padding_side="left",
+        model_input_names=("input_ids", "attention_mask"),
+    ),
+    "encoder": _Layout(
+        named={
+            "pad_token": "[PAD]",
+            "unk_token": "[UNK]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+            "mask_token": "[MASK]",
+        },
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        padding_side="right",
+        model_input_names=("input_ids", "token_type_ids", "attention_mask"),
+    ),
+    "encoder-decoder": _Layout(
+        named={"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"},
+        single="$A </s>",
+        pair="$A </s> $B:1 </s>:1",
+        padding_side="right",
+        model_input_names=("input_ids", "attention_mask"),
+        extra_ids=100,
+    ),
+}
+
+
+def train_tokenizer(
+    texts: Iterable[str] | Iterable[list[str]],
+    *,
+    algorithm: Algorithm = "bpe",
+    vocab_size: int = 8192,
+    family: Family = "decoder",
+    model_max_length: int | None = None,
+    min_frequency: int | None = None,
+    lowercase: bool = False,
+    additional_special_tokens: Iterable[str] = (),
+    extra_ids: int | None = None,
+    show_progress: bool = True,
+    length: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """Trains a tokenizer from texts, which are read once and not kept.
+
+    `save_pretrained` (or `save_tokenizer`) makes a folder of the result that `AutoTokenizer.from_pretrained` loads as
+    it is, with or without hf_tx.
+
+    Byte-level BPE gives back every text exactly: `decode(encode(text), skip_special_tokens=True) == text`, unless it
+    spells a special token (which `split_special_tokens=True` reads as plain text) or `lowercase` is set. The same
+    texts give the same ids each time. WordPiece drops white space and control characters. Unigram puts a space before
+    a text that has none; where it is a token of its own, that token has the offsets of the first character. Both turn
+    characters that the texts did not hold into the unknown token, and their trainers break ties in random order, so
+    that a second run may number or choose a few tokens differently.
+
+    Args:
+        texts: Strings, or lists of strings.
+        algorithm: `"bpe"` (byte-level: Sennrich et al. 2016, Radford et al. 2019), `"wordpiece"` (Schuster and
+            Nakajima 2012, as in Devlin et al. 2019) or `"unigram"` (Kudo 2018).
+        vocab_size: The most tokens that the vocabulary may have, special tokens included. Few texts give fewer.
+        family: The kind of model that the tokenizer is for: it decides the special tokens, the template, the padding
+            side and the names of the inputs.
+        model_max_length: The longest input of the model, in tokens; None for no limit.
+        min_frequency: How often a pair must occur to be merged; 2 unless given. Unigram has no merges.
+        lowercase: Whether to make texts lower case. WordPiece then drops accents too, as BERT does.
+        additional_special_tokens: More special tokens. They are never split, and follow those of the family.
+        extra_ids: The number of sentinels `<extra_id_0>`, `<extra_id_1>` ... for span corruption; unless given, 100
+            for encoder-decoders and 0 for others.
+        show_progress: Whether to show progress bars (on a terminal).
+        length: The number of texts, if known, for the progress bar.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        ValueError: If the algorithm or family is unknown, a number is out of range, a special token is blank or given
+            twice, `vocab_size` is smaller than the special tokens and the alphabet, or `texts` holds no text or
+            something other than text.
+    """
+    if family not in _LAYOUTS:
+        raise ValueError(f"family={family!r} is unknown: choose one of {_listed(_LAYOUTS)}")
+    if algorithm not in get_args(Algorithm):
+        raise ValueError(f"algorithm={algorithm!r} is unknown: choose one of {_listed(get_args(Algorithm))}")
+    if isinstance(texts, str | bytes):
+        raise ValueError(f"texts is one {type(texts).__name__}, not an iterable of strings: give [text]")
+    if model_max_length is not None and model_max_length < 1:
+        raise ValueError(f"model_max_length={model_max_length} must be at least 1, or None for no limit")
+    if min_frequency is not None and algorithm == "unigram":
+        raise ValueError(f"min_frequency={min_frequency} has no meaning for algorithm='unigram': leave it out")
+    if min_frequency is not None and min_frequency < 1:
+        raise ValueError(f"min_frequency={min_frequency} must be at least 1")
+    if isinstance(additional_special_tokens, str):
+        raise ValueError(f"additional_special_tokens is one string: give [{additional_special_tokens!r}]")
+    if extra_ids is not None and extra_ids < 0:
+        raise ValueError(f"extra_ids={extra_ids} must be at least 0")
+
+    layout = _LAYOUTS[family]
+    # Where every text has tokens, an unknown token would be a row of the embedding that is never trained.
+    named = {role: token for role, token in layout.named.items() if algorithm != "bpe" or role != "unk_token"}
+    more = [f"<extra_id_{i}>" for i in range(layout.extra_ids if extra_ids is None else extra_ids)]
+    more += additional_special_tokens
+    specials = _special_tokens([*named.values(), *more], algorithm)
+
+    tokenizer = _untrained(algorithm, named.get("unk_token"), lowercase)
+    trainer = _trainer(algorithm, vocab_size, min_frequency or 2, specials, named.get("unk_token"), show_progress)
+    _fit(tokenizer, trainer, texts, length, vocab_size, algorithm, len(specials))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=layout.single,
+        pair=layout.pair,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in named.values()],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        padding_side=layout.padding_side,
+        model_max_length=model_max_length,
+        model_input_names=list(layout.model_input_names),
+        clean_up_tokenization_spaces=False,
+        extra_special_tokens=more,
+        **named,
+    )
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _special_tokens(tokens: list[str], algorithm: str) -> list[AddedToken]:
+    for token in tokens:
+        if not isinstance(token, str) or not token.strip() or tokens.count(token) > 1:
+            raise ValueError(
+                f"special token {token!r} is blank, given twice or not a string; all of them: {_listed(tokens)}"
+            )
+    # BPE and Unigram keep a space with the word after it. A mask stands for both, so it takes the space along.
+    takes_space = () if algorithm == "wordpiece" else ("[MASK]",)
+    return [AddedToken(token, special=True, normalized=False, lstrip=token in takes_space) for token in tokens]
+
+
+def _fit(
+    tokenizer: Tokenizer,
+    trainer: trainers.Trainer,
+    texts: Iterable[str] | Iterable[list[str]],
+    length: int | None,
+    vocab_size: int,
+    algorithm: str,
+    num_special_tokens: int,
+) -> None:
+    """Trains `tokenizer`, and refuses a vocabulary that cannot hold the special tokens and the alphabet.
+
+    The trainers of BPE and WordPiece would exceed `vocab_size` instead.
+    """
+    too_small = f"vocab_size={vocab_size} is too small for {num_special_tokens} special tokens and "
+    alphabet = len(pre_tokenizers.ByteLevel.alphabet()) if algorithm == "bpe" else 1
+    if vocab_size < num_special_tokens + alphabet:
+        raise ValueError(f"{too_small}an alphabet of {alphabet}: it must be at least {num_special_tokens + alphabet}")
+    advice = "raise vocab_size, or use algorithm='bpe', which writes any text with 256 bytes"
+    try:
+        tokenizer.train_from_iterator(_only_texts(texts), trainer=trainer, length=length)
+    except Exception as error:
+        # The library raises no class of its own here.
+        if "not large enough to contain all chars" in str(error):
+            raise ValueError(f"{too_small}the characters of the texts: {advice}") from error
+        raise
+    size = tokenizer.get_vocab_size()
+    if size > vocab_size:
+        found = f"{size - num_special_tokens} characters (at the start of a word and within)"
+        raise ValueError(f"{too_small}{found}: {advice}")
+
+
+def _only_texts(texts: Iterable[str] | Iterable[list[str]]) -> Iterator[str]:
+    blank = True
+    for number, item in enumerate(texts):
+        for text in item if isinstance(item, list | tuple) else [item]:
+            if not isinstance(text, str):
+                raise ValueError(f"texts: item {number} holds {type(text).__name__}, not a string")
+            blank = blank and not text.strip()
+            yield text
+    if blank:
+        raise ValueError("texts holds no text: there is nothing to train on")
+
+
+def _untrained(algorithm: str, unknown: str | None, lowercase: bool) -> Tokenizer:
+    if algorithm == "bpe":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    elif algorithm == "wordpiece":
+        tokenizer = Tokenizer(models.WordPiece(unk_token=unknown))
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        # The decoder's cleanup would rewrite words ("do not" to "don't"), not only spaces.
+        tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=lowercase)
+        return tokenizer
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        # Lines are cut first: a word must not reach over the end of a line.
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(r"[\r\n]+"), behavior="isolated"),
+                pre_tokenizers.Metaspace(prepend_scheme="first"),
+            ]
+        )
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    return tokenizer
+
+
+def _trainer(
+    algorithm: str,
+    vocab_size: int,
+    min_frequency: int,
+    special_tokens: list[AddedToken],
+    unknown: str | None,
+    show_progress: bool,
+) -> trainers.Trainer:
+    common: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": special_tokens,
+        "show_progress": show_progress,
+    }
+    if algorithm == "bpe":
+        # All bytes, seen or not: otherwise bytes that the texts lack would vanish without a trace.
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        return trainers.BpeTrainer(min_frequency=min_frequency, initial_alphabet=alphabet, **common)
+    if algorithm == "wordpiece":
+        return trainers.WordPieceTrainer(min_frequency=min_frequency, **common)
+    return trainers.UnigramTrainer(unk_token=unknown, **common)
