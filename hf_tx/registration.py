@@ -26,12 +26,10 @@ def classes_of(config: type[TxConfigMixin]) -> dict[str, type]:
 
 
 def register() -> None:
-    """Register all families, so that `AutoModelFor*.from_pretrained` needs no trust flag, and so that saving writes the
-    code beside the weights."""
+    """Register all families, so that `AutoModelFor*.from_pretrained` needs no trust flag."""
     for config in CONFIGS:
         AutoConfig.register(config.model_type, config)  # type: ignore[attr-defined]
         for auto, cls in classes_of(config).items():
-            cls.register_for_auto_class(auto)  # type: ignore[attr-defined]
             if auto != "AutoConfig":
                 getattr(transformers, auto).register(config, cls)
     # Label smoothing in Trainer shifts the labels of the classes that are named here.

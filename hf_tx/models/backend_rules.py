@@ -61,8 +61,8 @@ def refusal(config: Any, backend: str) -> str | None:
         backend = backend.removeprefix("paged|")
     elif backend not in ALL_MASK_ATTENTION_FUNCTIONS:
         return (
-            f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the same "
-            f"name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
+            f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the "
+            f"same name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
         )
     for layer_idx, feature in _features(config):
         if not _computes(backend, feature):
@@ -101,6 +101,6 @@ def check_training(config: Any, backend: str, training: bool, device: torch.devi
         dropout = config.layer_config(idx).attention_dropout
         if dropout:
             raise ValueError(
-                f"attn_implementation='flex_attention' has no dropout, and layer {idx} has attention_dropout = {dropout}; "
-                "train with 'sdpa' or 'eager', or set it to 0."
+                f"attn_implementation='flex_attention' has no dropout, and layer {idx} has attention_dropout = "
+                f"{dropout}; train with 'sdpa' or 'eager', or set it to 0."
             )

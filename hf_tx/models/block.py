@@ -8,7 +8,7 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .feed_forward import FEED_FORWARDS
+from .feed_forward import FEED_FORWARDS, drop
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import build_norm
 
@@ -38,7 +38,7 @@ class TxBlock(GradientCheckpointingLayer):
         self.norms_after = config.norm_position == "post"
         self.parallel = config.parallel_residual
         self.residual_multiplier = config.residual_multiplier
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = config.hidden_dropout
 
         self.mixer = MIXERS.get(config.mixers[layer_idx]).module(config, layer_idx, backend_config, is_causal)
         self.mixer_norm = build_norm(config)
@@ -70,7 +70,7 @@ class TxBlock(GradientCheckpointingLayer):
         return norm(hidden_states) if self.norms_after else hidden_states
 
     def _add(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        update = self.dropout(update)
+        update = drop(update, self.dropout, self.training)
         return hidden_states + (update if self.residual_multiplier == 1.0 else update * self.residual_multiplier)
 
     def forward(

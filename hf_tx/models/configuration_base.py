@@ -91,6 +91,8 @@ class TxConfigMixin:
 
     #: Auto class to "module.Class" of every class that a checkpoint of this family can be loaded with.
     full_auto_map: ClassVar[dict[str, str]] = {}
+    # Makes the library copy the config's file, and all that it imports, into every folder that is saved.
+    _auto_class: ClassVar[str | None] = "AutoConfig"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache"]
 
     @classmethod
@@ -104,7 +106,7 @@ class TxConfigMixin:
 
     @classmethod
     def _clean(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return what a file says without keys that the library owns or that are null; refuse any other unknown key."""
+        """Return what a file says, without keys that the library owns or that are null; refuse other unknown keys."""
         written_by = stored.get("hf_tx_version")
         check_version(written_by)
         known = cls._field_names() | _CONSTRUCTOR_KEYS
@@ -184,8 +186,8 @@ def check_version(written_by: str | None) -> None:
 class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     r"""Config of one stack of layers: what an encoder and a decoder have in common.
 
-    Every field is checked, and so is every unknown or misspelt key. Fields that differ from layer to layer are given by
-    `per_layer_config={layer: {field: value}}`, as in all configs of the library.
+    Every field is checked, and so is every unknown or misspelt key. Fields that differ from layer to layer are given
+    by `per_layer_config={layer: {field: value}}`, as in all configs of the library.
 
     Args:
         vocab_size: number of tokens.
@@ -196,8 +198,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         mixers: the mixer of every layer: a list with one name a layer, or a pattern such as `"sliding*5,full"`, which
             is repeated over the depth. Known: `full`, `sliding`.
         mixer_options: options of a mixer by its name, for mixers that have any.
-        sliding_window: causal: how many keys a query of a `sliding` layer sees, itself included. Bidirectional: how far
-            it sees on each side.
+        sliding_window: causal: how many keys a query of a `sliding` layer sees, itself included. Bidirectional: how
+            far it sees on each side.
         num_attention_heads: number of query heads.
         num_key_value_heads: number of key and value heads. Default: `num_attention_heads`.
         head_dim: features of a head. Default: `hidden_size / num_attention_heads`.

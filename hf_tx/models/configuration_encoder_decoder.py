@@ -78,7 +78,8 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         for key in kwargs:
             if key in both:
                 raise ValueError(
-                    f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or decoder_{key}."
+                    f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
+                    f"decoder_{key}."
                 )
         self._refuse_unknown(kwargs, also_known=frozenset({"decoder_start_token_id"}))
         check_version(self.hf_tx_version)
@@ -102,8 +103,8 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     @property
     def vocab_size(self) -> int:
-        """Size of the decoder's vocabulary, which the logits are over. Setting it sets the encoder's as well where both
-        share embeddings."""
+        """Size of the decoder's vocabulary, which the logits are over. Setting it sets the encoder's as well where
+        both share embeddings."""
         return self.decoder.vocab_size  # type: ignore[union-attr]
 
     @vocab_size.setter

@@ -10,6 +10,11 @@ from transformers.activations import ACT2FN
 from .registry import Registry
 
 
+def drop(hidden_states: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
+    """Apply dropout, without the cost of a call where there is none."""
+    return nn.functional.dropout(hidden_states, probability) if training and probability else hidden_states
+
+
 class MLP(nn.Module):
     """Two projections with an activation between them (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762)."""
 
@@ -18,11 +23,11 @@ class MLP(nn.Module):
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(config.ffn_dropout)
+        self.dropout = config.ffn_dropout
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map every position on its own. *Shape:* `(..., hidden_size)` to `(..., hidden_size)`."""
-        return self.down_proj(self.dropout(self.act_fn(self.up_proj(hidden_states))))
+        return self.down_proj(drop(self.act_fn(self.up_proj(hidden_states)), self.dropout, self.training))
 
 
 class GLU(nn.Module):
@@ -35,12 +40,12 @@ class GLU(nn.Module):
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(config.ffn_dropout)
+        self.dropout = config.ffn_dropout
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map every position on its own. *Shape:* `(..., hidden_size)` to `(..., hidden_size)`."""
         gated = self.act_fn(self.gate_proj(hidden_states)) * self.up_proj(hidden_states)
-        return self.down_proj(self.dropout(gated))
+        return self.down_proj(drop(gated, self.dropout, self.training))
 
 
 FEED_FORWARDS: Registry[type[nn.Module] | None] = Registry("ffn_type")

@@ -91,8 +91,8 @@ def classification_loss(
 
     Args:
         logits: *Shape:* `(batch, num_labels)`, floating point.
-        labels: class numbers, *Shape:* `(batch,)`, int64; or, for regression and several labels, *Shape:* `(batch,)` or
-            `(batch, num_labels)`, floating point.
+        labels: class numbers, *Shape:* `(batch,)`, int64; or, for regression and several labels, *Shape:* `(batch,)`
+            or `(batch, num_labels)`, floating point.
         problem_type: `regression` (mean squared error), `single_label_classification` (cross-entropy) or
             `multi_label_classification` (binary cross-entropy). None infers it: one output is a regression, integer
             labels are classes, others are several labels.

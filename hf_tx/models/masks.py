@@ -2,8 +2,8 @@
 """Which keys a query sees: masks, built once for every kind of mixer in the stack, and packed documents.
 
 Two-dimensional masks say which tokens are real (1) and which are padding (0). A four-dimensional mask of the caller,
-`(batch or 1, heads or 1, queries, keys)`, replaces the causal, window and padding masks of all layers: bool, where True
-means that the query sees the key, or floating point, added to the scores. Every other shape or dtype is refused.
+`(batch or 1, heads or 1, queries, keys)`, replaces the causal, window and padding masks of all layers: bool, where
+True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes are refused.
 """
 
 from collections.abc import Callable
@@ -157,9 +157,9 @@ def document_rule(
 ) -> Callable | None:
     """Return the condition that isolates documents packed in one row, or None when every row is one document.
 
-    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands at
-    or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule needs
-    no positions of the keys, so that a packed row can go on with its cache.
+    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands
+    at or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule
+    needs no positions of the keys, so that a packed row can go on with its cache.
 
     Args:
         position_ids: *Shape:* `(batch or 1, length)`, int64.
@@ -172,13 +172,14 @@ def document_rule(
         A function for `and_mask_function`, or None.
     """
     batch, length = inputs_embeds.shape[:2]
-    ranks = None if attention_mask is None else attention_mask.long().cumsum(-1) - 1
-    if ranks is None:
-        start = (torch.arange(length, device=inputs_embeds.device) + past)[None] - position_ids
-        start = start.expand(batch, -1)
+    ranks = None
+    if attention_mask is None:
+        rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
+        start = (rank - position_ids).expand(batch, -1)
     else:
-        start = ranks[:, -length:] - position_ids
-        start = torch.where(attention_mask[:, -length:].bool(), start, 0)  # type: ignore[index]
+        ranks = attention_mask.cumsum(-1) - 1
+        real = attention_mask[:, -length:].bool()
+        start = (ranks[:, -length:] - position_ids) * real
     if not is_tracing(start) and not bool((start > 0).any()):
         return None
 

@@ -70,10 +70,10 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, past + length)`. Or what
-                every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it sees the key)
-                or floating point (added to the scores); it replaces the causal and window masks of all layers.
-            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing of
-                the earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
+                every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it sees the
+                key) or floating point (added to the scores); it replaces the causal and window masks of all layers.
+            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing
+                of the earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
             cache: states of earlier tokens, updated in place.
             inputs_embeds: embeddings instead of `input_ids`. *Shape:* `(batch, length, embedding_size)`.
             use_cache: return a cache. Default: `config.use_cache`.
@@ -147,13 +147,14 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             position_ids: see [`TxDecoderModel.forward`]. The first token of a packed document is no target.
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
-            labels: tokens that the loss is computed for, not shifted; -100 for none. *Shape:* `(batch, length)`, int64.
+            labels: tokens that the loss is computed for, not shifted, -100 for none. *Shape:* `(batch, length)`,
+                int64.
             use_cache: return a cache.
             logits_to_keep: compute logits for the last so many positions (0: all), or for these positions.
             skip_logits: compute the loss without keeping logits. Default: in training with labels and
                 `loss_implementation="chunked"`.
-            **kwargs: `shift_labels` (targets, shifted already), `num_items_in_batch` (divides the summed loss), and those
-                of [`TxDecoderModel.forward`].
+            **kwargs: `shift_labels` (targets, shifted already), `num_items_in_batch` (divides the summed loss), and
+                those of [`TxDecoderModel.forward`].
 
         Returns:
             `loss`, `logits` (*Shape:* `(batch, positions, vocab_size)`, None when skipped) and `cache`.

@@ -114,8 +114,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
         start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
         if start is None or pad is None:
             raise ValueError(
-                f"decoder_start_token_id = {start}, pad_token_id = {pad}: both must be set to make the decoder's input "
-                "from labels or from the encoder's input; or pass decoder_input_ids."
+                f"decoder_start_token_id = {start}, pad_token_id = {pad}: both must be set to make the decoder's "
+                "input from labels or from the encoder's input; or pass decoder_input_ids."
             )
         shifted = torch.cat((torch.full_like(tokens[:, :1], start), tokens[:, :-1]), dim=1)
         return shifted.masked_fill(shifted == IGNORE, pad)

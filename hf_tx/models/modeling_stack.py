@@ -12,6 +12,7 @@ from transformers.utils.import_utils import is_tracing
 from .backend_rules import check_training, gives_weights
 from .block import TxBlock
 from .configuration_base import TxStackConfig
+from .feed_forward import drop
 from .masks import (
     check_packing,
     create_cross_mask,
@@ -47,7 +48,7 @@ class TxStack(TxPreTrainedModel):
         self.embed_types = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
         self.embed_norm = build_norm(config, size) if config.embedding_norm else None
         self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = config.hidden_dropout
 
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
         self.layers = nn.ModuleList(
@@ -57,6 +58,8 @@ class TxStack(TxPreTrainedModel):
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.layer_positions = [layer.position_type for layer in layer_configs]
+        self.layer_types = config.layer_types
+        self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
         self.positions = nn.ModuleDict(
             {name: POSITIONS.get(name)(config) for name in dict.fromkeys(self.layer_positions)}
         )
@@ -95,7 +98,7 @@ class TxStack(TxPreTrainedModel):
             inputs_embeds = scheme.embed(inputs_embeds, position_ids)
         if self.embed_norm is not None:
             inputs_embeds = self.embed_norm(inputs_embeds)
-        inputs_embeds = self.dropout(inputs_embeds)
+        inputs_embeds = drop(inputs_embeds, self.dropout, self.training)
         return inputs_embeds if self.embed_proj is None else self.embed_proj(inputs_embeds)
 
     def _check_positions(self, position_ids: torch.Tensor) -> None:
@@ -105,8 +108,8 @@ class TxStack(TxPreTrainedModel):
         last = int(position_ids.max()) if position_ids.numel() else 0
         if last >= limit:
             raise ValueError(
-                f"position {last} is past the table of learned positions: max_position_embeddings = {limit}, so the longest "
-                f"text has {limit} tokens and this one has at least {last + 1}. Shorten it, or use a longer table."
+                f"position {last} is past the table of learned positions: max_position_embeddings = {limit}, so the "
+                f"longest text has {limit} tokens, and this one has {last + 1}. Shorten it, or use a longer table."
             )
 
     # ------------------------------------------------------------------------------------------------------ masks
@@ -221,8 +224,8 @@ class TxStack(TxPreTrainedModel):
                 "model.set_attn_implementation('eager') first."
             )
         logger.warning_once(
-            f"attn_implementation={backend!r} gives no attention weights: calls with output_attentions=True are computed "
-            "by 'eager'."
+            f"attn_implementation={backend!r} gives no attention weights: calls with output_attentions=True are "
+            "computed by 'eager'."
         )
         self.config._attn_implementation_internal = "eager"
         try:
@@ -268,17 +271,16 @@ class TxStack(TxPreTrainedModel):
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
         masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, packed_positions, is_causal)
         biases = self._biases(own_cache, inputs_embeds, is_causal)
-        layer_types = self.config.layer_types
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
-            for scheme, layer_type in set(zip(self.layer_positions, layer_types, strict=True))
+            for scheme, layer_type in self.rotation_keys
         }
         if self.crosses:
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
             _widen_cross_cache(cache)
 
         for layer, group, scheme, layer_type in zip(
-            self.layers, self.layer_groups, self.layer_positions, layer_types, strict=True
+            self.layers, self.layer_groups, self.layer_positions, self.layer_types, strict=True
         ):
             hidden_states = layer(
                 hidden_states,

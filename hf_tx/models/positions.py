@@ -51,7 +51,7 @@ class PositionScheme(nn.Module):
             layer_type: the library's name for the kind of layer (`full_attention`, `sliding_attention`).
 
         Returns:
-            Two tensors. *Shape:* `(batch or 1, length, rotary_dim)`, or None when the scheme does not rotate.
+            What `apply_rotary` takes, or None when the scheme does not rotate.
         """
         return None
 
@@ -71,7 +71,7 @@ class PositionScheme(nn.Module):
 
 class SinusoidalPositions(PositionScheme):
     """Fixed sines and cosines of geometric wavelengths, interleaved, added to the embeddings (Vaswani et al., 2017,
-    section 3.5, https://huggingface.co/papers/1706.03762). Computed from the position, so that there is no last one."""
+    section 3.5, https://huggingface.co/papers/1706.03762). Computed from the position: there is no last one."""
 
     has_embedding = True
 
@@ -168,8 +168,8 @@ def relative_position_buckets(
 
 
 class RopePositions(PositionScheme):
-    """Rotary position embedding (Su et al., 2021, https://huggingface.co/papers/2104.09864), with every scaling kind of
-    the library. Layer types may have parameters of their own."""
+    """Rotary position embedding (Su et al., 2021, https://huggingface.co/papers/2104.09864), with every scaling kind
+    of the library. Layer types may have parameters of their own."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -198,6 +198,7 @@ class RotaryEmbedding(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
+        self.interleaved = config.rope_interleaved
         self.rope_type = config.rope_parameters["rope_type"]
         self.max_seq_len_cached = self.original_max_seq_len = config.max_position_embeddings
         inv_freq, self.attention_scaling = self._frequencies()
@@ -229,38 +230,40 @@ class RotaryEmbedding(nn.Module):
     @torch.no_grad()
     @dynamic_rope_update
     def forward(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosines and sines in the dtype of `hidden_states`. *Shape:* `(batch or 1, length, rotary_dim)`."""
-        angles = position_ids[..., None].float() * self.inv_freq
-        if self.config.rope_interleaved:
-            angles = angles.repeat_interleave(2, dim=-1)
+        """Return what `apply_rotary` takes, in the dtype of `hidden_states`: cosines, and sines whose sign says which
+        of a pair they belong to. *Shape:* twice `(batch or 1, 1, length, rotary_dim)`."""
+        angles = position_ids[:, None, :, None].float() * self.inv_freq
+        cos, sin = angles.cos(), angles.sin()
+        if self.attention_scaling != 1.0:
+            cos, sin = cos * self.attention_scaling, sin * self.attention_scaling
+        if self.interleaved:
+            cos, sin = cos.repeat_interleave(2, dim=-1), torch.stack((-sin, sin), dim=-1).flatten(-2)
         else:
-            angles = torch.cat((angles, angles), dim=-1)
-        cos, sin = angles.cos() * self.attention_scaling, angles.sin() * self.attention_scaling
+            cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
         return cos.to(hidden_states.dtype), sin.to(hidden_states.dtype)
 
 
 def apply_rotary(
     states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool = False
 ) -> torch.Tensor:
-    """Rotate pairs of features by the angle of their position.
+    """Rotate pairs of features by the angle of their position: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`.
 
     Args:
         states: queries or keys. *Shape:* `(batch, heads, length, head_dim)`, floating point.
-        cos: cosines. *Shape:* `(batch or 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the features beyond
+        cos: cosines. *Shape:* `(batch or 1, 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the features beyond
             it pass unchanged (partial rotary).
-        sin: sines, like `cos`.
+        sin: sines, negative for the first of a pair. *Shape:* like `cos`.
         interleaved: a pair is two neighbours (GPT-J), not one feature of each half (GPT-NeoX, Llama).
 
     Returns:
         *Shape:* `(batch, heads, length, head_dim)`.
     """
     size = cos.shape[-1]
-    cos, sin = cos[:, None], sin[:, None]
     turned, passed = (states[..., :size], states[..., size:]) if size < states.shape[-1] else (states, None)
     if interleaved:
-        partner = torch.stack((-turned[..., 1::2], turned[..., ::2]), dim=-1).flatten(-2)
+        partner = torch.stack((turned[..., 1::2], turned[..., ::2]), dim=-1).flatten(-2)
     else:
-        partner = torch.cat((-turned[..., size // 2 :], turned[..., : size // 2]), dim=-1)
+        partner = torch.cat((turned[..., size // 2 :], turned[..., : size // 2]), dim=-1)
     turned = turned * cos + partner * sin
     return turned if passed is None else torch.cat((turned, passed), dim=-1)
 
