@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
 
+from .analysis import parameter_count
 from .models.configuration_decoder import TxDecoderConfig
 from .models.configuration_encoder import TxEncoderConfig
 from .models.configuration_encoder_decoder import TxEncoderDecoderConfig
@@ -48,4 +49,5 @@ __all__ = [
     "TxEncoderForTokenClassification",
     "TxEncoderModel",
     "__version__",
+    "parameter_count",
 ]

@@ -2,7 +2,12 @@
 """Makes the classes known to the Auto classes, and to the tables by which the library and peft look classes up."""
 
 import importlib
+import importlib.util
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 import transformers
 from transformers import AutoConfig
@@ -34,17 +39,45 @@ def register() -> None:
                 getattr(transformers, auto).register(config, cls)
     # Label smoothing in Trainer shifts the labels of the classes that are named here.
     modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["hf_tx_decoder"] = "TxDecoderForCausalLM"
-    if "peft" in sys.modules:
-        register_with_peft()
+    if "peft.utils.constants" in sys.modules:
+        fill_peft_tables(sys.modules["peft.utils.constants"])
+    else:
+        sys.meta_path.insert(0, _PeftWatcher())
 
 
-def register_with_peft() -> None:
-    """Tell peft which projections its adapters replace by default. Called when peft is imported first; call it
-    yourself when peft is imported later.
+def fill_peft_tables(constants: ModuleType) -> None:
+    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, whose projections
+    have the same names as ours.
+
+    Args:
+        constants: the module `peft.utils.constants`.
     """
-    constants = importlib.import_module("peft.utils.constants")
-    for config in CONFIGS:
-        kind: str = config.model_type  # type: ignore[attr-defined]
-        constants.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING[kind] = ["q_proj", "v_proj"]
-        constants.TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING[kind] = ["k_proj", "v_proj", "down_proj"]
-        constants.TRANSFORMERS_MODELS_TO_IA3_FEEDFORWARD_MODULES_MAPPING[kind] = ["down_proj"]
+    shared = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    for name, table in vars(constants).items():
+        if (
+            name.startswith("TRANSFORMERS_MODELS_TO_")
+            and isinstance(table, dict)
+            and isinstance(table.get("llama"), list)
+        ):
+            targets = [target for target in table["llama"] if target in shared]
+            for config in CONFIGS if targets else ():
+                table.setdefault(config.model_type, targets)
+
+
+class _PeftWatcher(MetaPathFinder):
+    """Fills peft's tables as soon as peft is imported, so that `import hf_tx` need not import it."""
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != "peft.utils.constants":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_fill(module: ModuleType) -> None:
+                run(module)
+                fill_peft_tables(module)
+
+            spec.loader.exec_module = run_and_fill  # type: ignore[method-assign]
+        return spec

@@ -33,7 +33,7 @@ def repeat_kv(states: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def eager_attention_forward(
-    module: nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -221,8 +221,10 @@ class CrossAttention(Attention):
         source_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if isinstance(cache, EncoderDecoderCache) and cache.is_updated.get(self.layer_idx):
-            layer = cache.cross_attention_cache.layers[self.layer_idx]
+            layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
+        if source_states is None:
+            raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
         crossed = cache.cross_attention_cache if isinstance(cache, EncoderDecoderCache) else None
         key, value = super()._keys_and_values(source_states, None, crossed, None)
         if isinstance(cache, EncoderDecoderCache):

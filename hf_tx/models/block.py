@@ -62,7 +62,7 @@ class TxBlock(GradientCheckpointingLayer):
         return hidden_states if self.norms_after or norm is None else norm(hidden_states)
 
     def _leave(
-        self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.Module, post_norm: nn.Module | None
+        self, hidden_states: torch.Tensor, update: torch.Tensor, norm: Any, post_norm: nn.Module | None
     ) -> torch.Tensor:
         if post_norm is not None:
             update = post_norm(update)

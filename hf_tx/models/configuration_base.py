@@ -91,6 +91,9 @@ class TxConfigMixin:
 
     #: Auto class to "module.Class" of every class that a checkpoint of this family can be loaded with.
     full_auto_map: ClassVar[dict[str, str]] = {}
+    model_type: ClassVar[str]
+    hf_tx_version: str | None
+    num_labels: int
     # Makes the library copy the config's file, and all that it imports, into every folder that is saved.
     _auto_class: ClassVar[str | None] = "AutoConfig"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache"]
@@ -392,7 +395,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         views = {}
         for layer_type in nested:
             view = copy(self)
-            view.rope_parameters = self.rope_parameters[layer_type]  # type: ignore[index]
+            view.rope_parameters = self.rope_parameters[layer_type]  # type: ignore[index, literal-required]
             views[layer_type] = view
         return views
 
@@ -490,7 +493,7 @@ def _check_layer(config: TxStackConfig, mixer: str) -> None:
         require(getattr(config, field) is not None, field, None, f"must be set for mixer {mixer!r}")
     window = config.sliding_window
     require(window is None or window > 0, "sliding_window", window, "must be above 0")
-    require(config.ffn_type in FEED_FORWARDS or FEED_FORWARDS.get(config.ffn_type), "ffn_type", config.ffn_type, "")
+    FEED_FORWARDS.get(config.ffn_type)
     known_act = config.hidden_act in ACT2FN
     listed = "" if known_act else f"is unknown.{nearest(config.hidden_act, ACT2FN)} Known: {', '.join(ACT2FN)}"
     require(known_act, "hidden_act", config.hidden_act, listed)

@@ -97,6 +97,11 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             self.decoder_start_token_id = self.pad_token_id
         super().__post_init__(**kwargs)
 
+    @property
+    def stacks(self) -> tuple[TxEncoderConfig, TxDecoderConfig]:
+        """The configs of encoder and decoder."""
+        return self.encoder, self.decoder  # type: ignore[return-value]
+
     def _fields_of(self, stack: str) -> dict[str, Any]:
         given = getattr(self, stack)
         return given if isinstance(given, dict) else {}
@@ -105,28 +110,27 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def vocab_size(self) -> int:
         """Size of the decoder's vocabulary, which the logits are over. Setting it sets the encoder's as well where
         both share embeddings."""
-        return self.decoder.vocab_size  # type: ignore[union-attr]
+        return self.stacks[1].vocab_size
 
     @vocab_size.setter
     def vocab_size(self, value: int) -> None:
-        self.decoder.vocab_size = value  # type: ignore[union-attr]
-        if self.share_embeddings:
-            self.encoder.vocab_size = value  # type: ignore[union-attr]
+        for stack in self.stacks if self.share_embeddings else self.stacks[1:]:
+            stack.vocab_size = value
 
     @property
     def hidden_size(self) -> int:
         """Features of a position of the decoder."""
-        return self.decoder.hidden_size  # type: ignore[union-attr]
+        return self.stacks[1].hidden_size
 
     @property
     def num_attention_heads(self) -> int:
         """Query heads of the decoder."""
-        return self.decoder.num_attention_heads  # type: ignore[union-attr]
+        return self.stacks[1].num_attention_heads
 
     @property
     def num_hidden_layers(self) -> int:
         """Layers of the decoder."""
-        return self.decoder.num_hidden_layers  # type: ignore[union-attr]
+        return self.stacks[1].num_hidden_layers
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
         """Return the config of the stack that is asked for; this config itself if none is, or both are."""
@@ -136,14 +140,14 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Check the rules that concern both stacks."""
-        first, second = self.encoder, self.decoder
+        first, second = self.stacks
         check_cross_mixer(second)
-        width = second.cross_attention_hidden_size or second.hidden_size  # type: ignore[union-attr]
+        width = second.cross_attention_hidden_size or second.hidden_size
         require(
-            width == first.hidden_size,  # type: ignore[union-attr]
+            width == first.hidden_size,
             "decoder.cross_attention_hidden_size",
             width,
-            f"must equal the encoder's hidden_size = {first.hidden_size}",  # type: ignore[union-attr]
+            f"must equal the encoder's hidden_size = {first.hidden_size}",
         )
         if self.share_embeddings:
             for field in ("vocab_size", "embedding_size", "hidden_size"):

@@ -35,7 +35,7 @@ class LanguageModelHead:
         return logits
 
     def targets(
-        self, labels: torch.Tensor | None, position_ids: torch.Tensor | None, kwargs: dict[str, Any]
+        self, labels: torch.Tensor | None, position_ids: torch.Tensor | None, kwargs: Any
     ) -> tuple[torch.Tensor | None, dict[str, Any]]:
         """Return the target of every position, and the keywords of the loss, which leave `kwargs`.
 

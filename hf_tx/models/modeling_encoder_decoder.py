@@ -105,8 +105,13 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
     config: TxEncoderDecoderConfig
     _generates_with = "TxEncoderDecoderForConditionalGeneration"
 
-    def _shift_right(self, tokens: torch.Tensor) -> torch.Tensor:
+    def _shift_right(self, tokens: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
         """Return what the decoder reads to predict `tokens`: the start token and all of them but the last.
+
+        Args:
+            tokens: *Shape:* `(batch, length)`, int64.
+            attention_mask: 1 for real tokens; the start token then stands before the first of them, whichever side is
+                padded. *Shape:* `(batch, length)`.
 
         Raises:
             ValueError: the config names no start token, or no padding to put in place of -100.
@@ -118,6 +123,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
                 "input from labels or from the encoder's input; or pass decoder_input_ids."
             )
         shifted = torch.cat((torch.full_like(tokens[:, :1], start), tokens[:, :-1]), dim=1)
+        if attention_mask is not None:
+            shifted = shifted.scatter(1, attention_mask.long().argmax(dim=-1, keepdim=True), start)
         return shifted.masked_fill(shifted == IGNORE, pad)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
@@ -130,7 +137,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
         decoder = self.get_decoder()
         if not self.config.share_embeddings and decoder.embed_tokens.weight.shape[0] != size:
             decoder.embed_tokens = self._get_resized_embeddings(decoder.embed_tokens, size)
-        self.config.encoder.vocab_size = self.config.decoder.vocab_size = size
+        for stack in self.config.stacks:
+            stack.vocab_size = size
         return resized
 
     def get_input_embeddings(self) -> nn.Module:
@@ -150,8 +158,9 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
 
     def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
-        self.encoder = TxEncoderModel(config.encoder, add_pooling_layer=False)
-        self.decoder = TxCrossDecoder(config.decoder)
+        encoder, decoder = config.stacks
+        self.encoder = TxEncoderModel(encoder, add_pooling_layer=False)
+        self.decoder = TxCrossDecoder(decoder)
         if config.share_embeddings:
             self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
         self.post_init()
@@ -168,7 +177,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: Any = None,
         cache: Cache | None = None,
@@ -265,7 +274,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
     def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
         self.model = TxEncoderDecoderModel(config)
-        decoder = config.decoder
+        _, decoder = config.stacks
         self.lm_head = nn.Linear(decoder.hidden_size, decoder.vocab_size, bias=decoder.lm_head_bias)
         source = "encoder" if config.share_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{source}.embed_tokens.weight"}
@@ -307,7 +316,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: Any = None,
         cache: Cache | None = None,
@@ -381,7 +390,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
 
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)
-        decoder = config.decoder
+        _, decoder = config.stacks
         self.num_labels = config.num_labels
         self.model = TxEncoderDecoderModel(config)
         dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
@@ -394,7 +403,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: Any = None,
         inputs_embeds: torch.Tensor | None = None,
@@ -428,12 +437,9 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ValueError("without input_ids, pass decoder_input_ids or decoder_inputs_embeds.")
-            decoder_input_ids = self._shift_right(input_ids)
-            if attention_mask is not None and decoder_attention_mask is None:
-                # The start token stands before the first real token, whichever side is padded.
-                decoder_attention_mask = attention_mask
-                first = attention_mask.long().argmax(dim=-1, keepdim=True)
-                decoder_input_ids = decoder_input_ids.scatter(1, first, self.config.decoder_start_token_id)
+            padding = attention_mask if decoder_attention_mask is None else None
+            decoder_input_ids = self._shift_right(input_ids, padding)
+            decoder_attention_mask = attention_mask if decoder_attention_mask is None else decoder_attention_mask
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -60,7 +60,7 @@ class TxStack(TxPreTrainedModel):
         self.layer_positions = [layer.position_type for layer in layer_configs]
         self.layer_types = config.layer_types
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
-        self.positions = nn.ModuleDict(
+        self.positions: Any = nn.ModuleDict(
             {name: POSITIONS.get(name)(config) for name in dict.fromkeys(self.layer_positions)}
         )
         self.gradient_checkpointing = False
@@ -316,7 +316,7 @@ def _widen_cross_cache(cache: Cache | None) -> None:
     """Let every layer keep all states of the encoder. Caches are built from the decoder's config, so those of sliding
     layers would keep a window of them."""
     if isinstance(cache, EncoderDecoderCache) and any(cache.cross_attention_cache.is_sliding):
-        layers = cache.cross_attention_cache.layers
+        layers: list[Any] = cache.cross_attention_cache.layers
         for idx, layer in enumerate(layers):
             if layer.is_sliding and not layer.is_initialized:
                 layers[idx] = DynamicLayer()

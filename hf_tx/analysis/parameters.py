@@ -1,0 +1,139 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Parameters and cache of a model, counted from its config."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.modeling_utils import PreTrainedModel
+
+from ..models.mixers import MIXERS
+from ..models.modeling_decoder import TxDecoderForCausalLM
+from ..models.modeling_encoder import TxEncoderForMaskedLM
+from ..models.modeling_encoder_decoder import TxEncoderDecoderForConditionalGeneration
+
+_LANGUAGE_MODELS: dict[str, type[PreTrainedModel]] = {
+    cls.config_class.model_type: cls  # type: ignore[union-attr]
+    for cls in (TxDecoderForCausalLM, TxEncoderForMaskedLM, TxEncoderDecoderForConditionalGeneration)
+}
+# Part of the model to words in the names of its parameters, tried in this order.
+_PARTS = {
+    "head": ("lm_head.", "transform.", "pooler.", "score.", "qa_outputs."),
+    "embeddings": ("embed_", "positions."),
+    "cross_mixers": ("cross_mixer.",),
+    "mixers": (".mixer.",),
+    "feed_forwards": (".mlp.",),
+    "norms": ("norm",),
+}
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """How many parameters a model has, and what it keeps of every token while it generates.
+
+    Attributes:
+        total: all parameters, tied ones once.
+        by_part: the same by part: embeddings, mixers, cross_mixers, feed_forwards, norms, head.
+        rule_of_thumb: 12 L d^2 for L layers of d features: 4 d^2 of attention, 8 d^2 of a feed-forward layer of 4 d.
+            Layers that attend to an encoder count 16 d^2. Embeddings are left out.
+        cache_bytes_per_token: bytes that the keys and values of one more token take in all layers whose cache grows
+            with the text. 0 for an encoder.
+        cache_bytes_limit: bytes at which the other layers stop growing, such as those of a window.
+        cache_bytes_per_source_token: bytes that the decoder of an encoder-decoder keeps of every token of the source.
+    """
+
+    total: int
+    by_part: dict[str, int]
+    rule_of_thumb: int
+    cache_bytes_per_token: int
+    cache_bytes_limit: int
+    cache_bytes_per_source_token: int
+
+    def __str__(self) -> str:
+        width = max(map(len, self.by_part))
+        lines = [f"{name:{width}} {count:>15,}" for name, count in (*self.by_part.items(), ("total", self.total))]
+        lines.append(f"{'12 L d^2':{width}} {self.rule_of_thumb:>15,}")
+        windows = f" + at most {self.cache_bytes_limit:,}" if self.cache_bytes_limit else ""
+        source = self.cache_bytes_per_source_token
+        lines.append(f"cache: {self.cache_bytes_per_token:,} bytes a token{windows}")
+        if source:
+            lines.append(f"       {source:,} bytes a token of the source")
+        return "\n".join(lines)
+
+
+def parameter_count(
+    config: Any, model_class: type[PreTrainedModel] | None = None, cache_dtype: torch.dtype = torch.float16
+) -> ParameterCount:
+    """Count the parameters of a model exactly, without building its weights.
+
+    Args:
+        config: config of one of the families.
+        model_class: the class to count. Default: the language model of the family.
+        cache_dtype: dtype of the keys and values in the cache.
+
+    Returns:
+        The counts.
+
+    Raises:
+        ValueError: the config is not one of hf_tx.
+
+    Example:
+
+    ```python
+    >>> from hf_tx import TxDecoderConfig, parameter_count
+    >>> count = parameter_count(TxDecoderConfig(vocab_size=1000, hidden_size=64, num_hidden_layers=2,
+    ...                                         num_attention_heads=4, ffn_type="mlp"))
+    >>> print(count)
+    embeddings             64,000
+    mixers                 32,768
+    feed_forwards          65,536
+    norms                     320
+    total                 162,624
+    12 L d^2               98,304
+    cache: 512 bytes a token
+
+    ```
+    """
+    if model_class is None:
+        model_class = _LANGUAGE_MODELS.get(getattr(config, "model_type", ""))
+    if model_class is None:
+        known = ", ".join(_LANGUAGE_MODELS)
+        raise ValueError(f"config = {type(config).__name__}: parameter_count needs a config of {known}.")
+    with torch.device("meta"):
+        model = model_class(copy.deepcopy(config))
+    by_part: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = next(part for part, words in _PARTS.items() if any(word in name for word in words))
+        by_part[part] = by_part.get(part, 0) + parameter.numel()
+    ordered = {part: by_part[part] for part in (*list(_PARTS)[1:], "head") if part in by_part}
+    stacks = [(config, False)] if not config.sub_configs else [(config.encoder, False), (config.decoder, True)]
+    decoder = config.get_text_config(decoder=True)
+    growing, limit = _cache_bytes(decoder, cache_dtype)
+    return ParameterCount(
+        total=sum(by_part.values()),
+        by_part=ordered,
+        rule_of_thumb=sum((16 if crosses else 12) * s.num_hidden_layers * s.hidden_size**2 for s, crosses in stacks),
+        cache_bytes_per_token=growing,
+        cache_bytes_limit=limit,
+        cache_bytes_per_source_token=sum(_key_value_bytes(decoder, cache_dtype)) if config.sub_configs else 0,
+    )
+
+
+def _key_value_bytes(config: Any, dtype: torch.dtype) -> list[int]:
+    """Return the bytes of one key and one value of every layer."""
+    layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
+    return [2 * layer.num_key_value_heads * layer.head_dim * dtype.itemsize for layer in layers]
+
+
+def _cache_bytes(config: Any, dtype: torch.dtype) -> tuple[int, int]:
+    """Return the bytes that one more token adds, and those at which windows are full."""
+    if not config.is_causal_family:
+        return 0, 0
+    growing = limit = 0
+    for idx, (mixer, size) in enumerate(zip(config.mixers, _key_value_bytes(config, dtype), strict=True)):
+        if MIXERS.get(mixer).layer_type == "sliding_attention":
+            limit += size * (config.layer_config(idx).sliding_window - 1)
+        else:
+            growing += size
+    return growing, limit

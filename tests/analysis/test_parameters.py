@@ -1,0 +1,73 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Counting parameters and cache from a config."""
+
+import pytest
+import torch
+from peer_cases import CASES
+from transformers import DynamicCache, LlamaConfig
+
+import hf_tx
+from hf_tx.analysis import parameter_count
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_count_equals_the_built_model(name):
+    case = CASES[name]
+    for cls in case["heads"].values():
+        built = cls(case["config"]())
+        count = parameter_count(case["config"](), cls)
+        assert count.total == sum(parameter.numel() for parameter in built.parameters())
+        assert count.total == sum(count.by_part.values())
+
+
+def test_parts_by_hand():
+    config = hf_tx.TxDecoderConfig(
+        vocab_size=50, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=10, tie_word_embeddings=False, lm_head_bias=True,
+    )  # fmt: skip
+    count = parameter_count(config)
+    assert count.by_part == {
+        "embeddings": 50 * 8,
+        "mixers": 3 * (8 * 8 + 8 * 4 + 8 * 4 + 8 * 8),
+        "feed_forwards": 3 * 3 * 8 * 10,
+        "norms": (3 * 2 + 1) * 8,
+        "head": 50 * 8 + 50,
+    }
+    assert count.rule_of_thumb == 12 * 3 * 8**2
+
+
+def test_nothing_is_built(monkeypatch):
+    big = hf_tx.TxDecoderConfig(hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, vocab_size=128_000)
+    assert parameter_count(big).total > 80e9  # 160 GB in bf16, which no test machine holds
+
+
+def test_cache_bytes_equal_a_real_cache():
+    config = hf_tx.TxDecoderConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        mixers="sliding,full", sliding_window=4,
+    )  # fmt: skip
+    model = hf_tx.TxDecoderForCausalLM(config).eval()
+
+    def bytes_after(length):
+        cache = DynamicCache(config=config)
+        with torch.no_grad():
+            model(torch.ones(1, length, dtype=torch.long), cache=cache)
+        return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) * 4
+
+    count = parameter_count(config, cache_dtype=torch.float32)
+    assert bytes_after(11) - bytes_after(10) == count.cache_bytes_per_token
+    assert bytes_after(10) == 10 * count.cache_bytes_per_token + count.cache_bytes_limit
+
+
+def test_encoder_decoder_keeps_the_source():
+    size = dict(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
+    config = hf_tx.TxEncoderDecoderConfig(encoder=size, decoder=size)
+    count = parameter_count(config, cache_dtype=torch.float32)
+    assert count.cache_bytes_per_source_token == count.cache_bytes_per_token == 2 * 2 * 32 * 4
+    assert count.rule_of_thumb == (12 + 16) * 2 * 32**2
+    assert parameter_count(hf_tx.TxEncoderConfig(**size)).cache_bytes_per_token == 0
+
+
+def test_foreign_config_is_refused():
+    with pytest.raises(ValueError, match="LlamaConfig"):
+        parameter_count(LlamaConfig())
