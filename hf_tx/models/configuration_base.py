@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from contextvars import ContextVar
 from copy import copy
 from pathlib import Path
@@ -84,6 +85,12 @@ def require(condition: bool, field: str, value: Any, rule: str) -> None:
     """Raise ValueError("field = value: rule") unless the condition holds."""
     if not condition:
         raise ValueError(f"{field} = {value!r}: {rule}.")
+
+
+def require_known(field: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError that lists the known values, and the nearest of them, unless the value is one of them."""
+    known = list(known)
+    require(value in known, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
 
 
 class TxConfigMixin:
@@ -494,9 +501,7 @@ def _check_layer(config: TxStackConfig, mixer: str) -> None:
     window = config.sliding_window
     require(window is None or window > 0, "sliding_window", window, "must be above 0")
     FEED_FORWARDS.get(config.ffn_type)
-    known_act = config.hidden_act in ACT2FN
-    listed = "" if known_act else f"is unknown.{nearest(config.hidden_act, ACT2FN)} Known: {', '.join(ACT2FN)}"
-    require(known_act, "hidden_act", config.hidden_act, listed)
+    require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
     for field in ("attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
         value = getattr(config, field)
@@ -508,9 +513,8 @@ def _check_layer(config: TxStackConfig, mixer: str) -> None:
 
 def _check_blocks(config: TxStackConfig) -> None:
     NORMS.get(config.norm_type)
-    places = ("pre", "post", "sandwich")
     place = config.norm_position
-    require(place in places, "norm_position", place, f"is unknown.{nearest(place, places)} Known: {', '.join(places)}")
+    require_known("norm_position", place, ("pre", "post", "sandwich"))
     if config.norm_unit_offset:
         require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
     if config.parallel_residual:
@@ -522,13 +526,18 @@ def _check_blocks(config: TxStackConfig) -> None:
 def _check_heads_of_models(config: TxStackConfig) -> None:
     cap = config.final_logit_softcapping
     require(cap is None or cap > 0, "final_logit_softcapping", cap, "must be above 0")
-    if config.embedding_size not in (None, config.hidden_size) and config.is_causal_family:
-        require(
-            not config.tie_word_embeddings,
-            "embedding_size",
-            config.embedding_size,
-            f"a tied head needs hidden_size = {config.hidden_size}; set tie_word_embeddings = False",
-        )
+    if config.is_causal_family:
+        check_tied_size(config, config.tie_word_embeddings)
+
+
+def check_tied_size(config: TxStackConfig, tied: bool) -> None:
+    """Check that a head of `hidden_size` features can use the weights of the embeddings, if it is to."""
+    require(
+        not tied or config.embedding_size in (None, config.hidden_size),
+        "embedding_size",
+        config.embedding_size,
+        f"a tied head needs hidden_size = {config.hidden_size}; set tie_word_embeddings = False",
+    )
 
 
 def _check_positions(config: TxStackConfig) -> None:
@@ -557,14 +566,7 @@ def _check_positions(config: TxStackConfig) -> None:
 
 
 def _check_rope(config: TxStackConfig, parameters: dict[str, Any]) -> None:
-    known_types = ("default", *ROPE_INIT_FUNCTIONS)
-    rope_type = parameters.get("rope_type", "default")
-    require(
-        rope_type in known_types,
-        "rope_type",
-        rope_type,
-        f"is unknown.{nearest(rope_type, known_types)} Known: {', '.join(known_types)}",
-    )
+    require_known("rope_type", parameters.get("rope_type", "default"), ("default", *ROPE_INIT_FUNCTIONS))
     known = RopeParameters.__annotations__
     for key in parameters:
         require(key in known or key == "type", "rope_parameters", key, f"is no parameter.{nearest(key, known)}")

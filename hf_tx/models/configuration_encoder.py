@@ -1,18 +1,15 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Config of an encoder: a bidirectional stack."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 
-from .configuration_base import TxStackConfig, require
-from .registry import nearest
+from .configuration_base import TxStackConfig, check_tied_size, require, require_known
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_encoder import TxEncoderModel  # noqa: F401
-
-_POOLINGS = ("first", "mean")
 
 
 @strict
@@ -64,17 +61,13 @@ class TxEncoderConfig(TxStackConfig):
     classifier_pooling: str = "first"
     mlm_head_transform: bool = True
 
+    def __post_init__(self, **kwargs: Any) -> None:
+        require(not self.use_cache, "use_cache", self.use_cache, "an encoder has no cache")
+        super().__post_init__(**kwargs)
+
     def validate_heads(self) -> None:
         """Check the fields of the heads."""
-        known = ", ".join(_POOLINGS)
-        pooling = self.classifier_pooling
-        require(
-            pooling in _POOLINGS,
-            "classifier_pooling",
-            pooling,
-            f"is unknown.{nearest(pooling, _POOLINGS)} Known: {known}",
-        )
-        require(
-            self.pooler_act in ACT2FN, "pooler_act", self.pooler_act, f"is unknown.{nearest(self.pooler_act, ACT2FN)}"
-        )
-        require(not self.use_cache, "use_cache", self.use_cache, "an encoder has no cache")
+        require_known("classifier_pooling", self.classifier_pooling, ("first", "mean"))
+        require_known("pooler_act", self.pooler_act, ACT2FN)
+        if not self.mlm_head_transform:
+            check_tied_size(self, self.tie_word_embeddings)

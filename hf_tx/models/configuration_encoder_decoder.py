@@ -89,6 +89,8 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             self.encoder = TxEncoderConfig(**stacks["encoder"])
         if not isinstance(self.decoder, PreTrainedConfig):
             stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.hidden_size)
+            # Whether the head is tied is a fact about both stacks, and said here.
+            stacks["decoder"]["tie_word_embeddings"] = self.tie_word_embeddings
             self.decoder = TxDecoderConfig(**stacks["decoder"])
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             if getattr(self, name) is None:

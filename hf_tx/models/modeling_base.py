@@ -86,6 +86,8 @@ class TxPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, RMSNorm) and module.unit_offset:
             init.zeros_(module.weight)
+        elif isinstance(module, nn.PReLU):
+            init.constant_(module.weight, 0.25)
 
     def save_pretrained(self, save_directory: Any, *args: Any, include_code: bool = True, **kwargs: Any) -> None:
         """Save weights, config and code; see the library's method of this name.
