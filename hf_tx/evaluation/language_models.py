@@ -1,0 +1,123 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Scoring texts with a model. Each token is scored exactly once; means are over tokens, never over batches."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel
+
+from .scores import Score
+
+IGNORE = -100
+
+
+def score_targets(
+    model: PreTrainedModel,
+    batches: Iterable[tuple[Mapping[str, Any], torch.Tensor]],
+    *,
+    description: str | None = None,
+) -> Score:
+    """Scores the targets that a model predicts. The model is put into evaluation mode for it.
+
+    Args:
+        model: a model whose outputs have `logits`.
+        batches: the inputs of the model, and what each of its logits should have predicted. Targets: *Shape:* `(batch,
+            length)`, int64, -100 for none; they are aligned with the logits, so that those of a causal model are
+            shifted already.
+        description: the label of a progress bar; None for no bar.
+
+    Returns:
+        The score of all targets.
+    """
+    nats, num_tokens, num_correct = 0.0, 0, 0
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            for inputs, targets in tqdm(batches, description, disable=description is None, leave=False):
+                outputs = model(**{name: value.to(model.device) for name, value in inputs.items()})
+                targets = targets.to(model.device)
+                counted = targets != IGNORE
+                logits, targets = outputs.logits[counted].float(), targets[counted]
+                # Summed in double precision: a text has many tokens.
+                nats += nn.functional.cross_entropy(logits, targets, reduction="none").double().sum().item()
+                num_tokens += targets.numel()
+                num_correct += int((logits.argmax(-1) == targets).sum())
+    finally:
+        model.train(was_training)
+    return Score(nats, num_tokens, num_correct)
+
+
+def causal_windows(
+    token_ids: Sequence[int], *, context_length: int, stride: int, bos_token_id: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Cuts a text into windows for a causal model, so that each token is a target exactly once.
+
+    A window moves on by `stride` tokens, and what the windows before it have scored is its context. The last one
+    reaches back as far as it can instead of being short. Every window begins with `bos_token_id`, which is never a
+    target: so the first token of the text is predicted from it alone.
+
+    Args:
+        token_ids: the text, without special tokens.
+        context_length: tokens of a window, bos included.
+        stride: by how many tokens a window moves on. With `context_length - 1` there is no overlap: fastest, but the
+            first tokens of a window have little context.
+        bos_token_id: the first token of every window.
+
+    Yields:
+        The inputs of the model, and the target of each of them, -100 for none.
+
+    Raises:
+        ValueError: the stride is below 1, or so large that it would leave tokens out.
+    """
+    room = context_length - 1
+    if not 1 <= stride <= room:
+        raise ValueError(
+            f"stride = {stride}: must be at least 1 and at most context_length - 1 = {room}, or tokens would be left out."
+        )
+    scored = 0
+    while scored < len(token_ids):
+        last = min(len(token_ids), scored + (stride if scored else room))
+        first = max(0, last - room)
+        window = list(token_ids[first:last])
+        yield [bos_token_id, *window[:-1]], [IGNORE] * (scored - first) + window[scored - first :]
+        scored = last
+
+
+def score_causal_lm(
+    model: PreTrainedModel,
+    token_ids: Sequence[int],
+    *,
+    context_length: int,
+    bos_token_id: int,
+    stride: int | None = None,
+    batch_size: int = 8,
+    description: str | None = None,
+) -> Score:
+    """Scores a text with a causal model; see `causal_windows` for what each token is predicted from.
+
+    Args:
+        model: the model.
+        token_ids: the text, without special tokens.
+        context_length: tokens of a window, bos included.
+        bos_token_id: the first token of every window, never scored.
+        stride: by how many tokens a window moves on. Default: half a window.
+        batch_size: windows that go through the model together.
+        description: the label of a progress bar; None for no bar.
+
+    Returns:
+        The score of all tokens.
+
+    Raises:
+        ValueError: a stride that would leave tokens out.
+    """
+    stride = context_length // 2 if stride is None else stride
+    windows = list(causal_windows(token_ids, context_length=context_length, stride=stride, bos_token_id=bos_token_id))
+    batches = []
+    for start in range(0, len(windows), batch_size):
+        inputs, targets = zip(*windows[start : start + batch_size], strict=True)
+        batches.append(({"input_ids": torch.tensor(inputs)}, torch.tensor(targets)))
+    return score_targets(model, batches, description=description)

@@ -1,0 +1,38 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Prefix to continuation: an encoder-decoder reads a piece of a text and writes what comes next."""
+
+from collections.abc import Sequence
+
+
+def continuation_pairs(
+    token_ids: Sequence[int], *, source_length: int, target_length: int, eos_token_id: int, closes: bool = True
+) -> list[dict[str, list[int]]]:
+    """Cuts a document into continuations, each with the tokens before it.
+
+    Every token stands in exactly one target. The first target has an empty prefix.
+
+    Args:
+        token_ids: the document, without special tokens.
+        source_length: the most tokens of a source, `eos_token_id` included.
+        target_length: the most tokens of a target.
+        eos_token_id: ends every source.
+        closes: whether the end of the document is learnt, by `eos_token_id` after its last token.
+
+    Returns:
+        Pairs of `input_ids` (the source) and `labels` (the target).
+
+    Raises:
+        ValueError: a length has no room for a token.
+    """
+    if source_length < 2 or target_length < 1:
+        raise ValueError(
+            f"source_length = {source_length}, target_length = {target_length}: they must be at least 2 and 1."
+        )
+    tokens = [*token_ids, eos_token_id] if closes and token_ids else list(token_ids)
+    return [
+        {
+            "input_ids": [*tokens[max(0, start - source_length + 1) : start], eos_token_id],
+            "labels": tokens[start : start + target_length],
+        }
+        for start in range(0, len(tokens), target_length)
+    ]

@@ -1,0 +1,97 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Packing: documents of any length as rows of one length, without padding between them.
+
+A document that is longer than a row is cut into pieces. Every piece has the frame of a text of its own (`begin` and
+`end`: `<bos>`, or `[CLS]` and `[SEP]`), and its positions begin at 0, which is how the models of hf_tx know that it
+sees nothing of the other pieces in its row. Only the end of the last row is padding, which is a piece of its own.
+"""
+
+from collections.abc import Iterable, Sequence
+
+IGNORE = -100
+
+
+def pack_documents(
+    documents: Iterable[Sequence[int]],
+    length: int,
+    *,
+    pad_token_id: int,
+    begin: Sequence[int] = (),
+    end: Sequence[int] = (),
+) -> list[dict[str, list[int]]]:
+    """Packs documents into rows. Every token of every document stands in exactly one row.
+
+    Args:
+        documents: the tokens of each document, without special tokens.
+        length: tokens of a row.
+        pad_token_id: fills the last row.
+        begin: special tokens before every piece.
+        end: special tokens after every piece.
+
+    Returns:
+        Rows of `input_ids`, `position_ids` (0 where a piece begins) and `special_tokens_mask` (1 for `begin`, `end`
+        and padding), each of `length` numbers.
+
+    Raises:
+        ValueError: a row has no room for a token beside the special ones.
+    """
+    frame = len(begin) + len(end)
+    if length <= frame:
+        raise ValueError(f"length = {length}: a row needs room for {frame} special tokens and at least one token.")
+    rows: list[dict[str, list[int]]] = []
+    row = _new_row()
+    for document in documents:
+        start = 0
+        while start < len(document):
+            space = length - len(row["input_ids"])
+            if space <= frame:
+                # Also when nothing is missing.
+                rows.append(_padded(row, space, pad_token_id))
+                row, space = _new_row(), length
+            piece = document[start : start + space - frame]
+            _add(row, [*begin, *piece, *end], [1] * len(begin) + [0] * len(piece) + [1] * len(end))
+            start += len(piece)
+    if row["input_ids"]:
+        rows.append(_padded(row, length - len(row["input_ids"]), pad_token_id))
+    return rows
+
+
+def pack_for_causal_lm(
+    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int, eos_token_id: int, pad_token_id: int
+) -> list[dict[str, list[int]]]:
+    """Packs documents into the rows of a causal language model.
+
+    Every piece begins with `<bos>`, so that a text that begins with it is nothing new to the model; `<eos>` stands at
+    the end of a document only, and is learnt. `<bos>` and padding are no targets.
+
+    Args:
+        documents: the tokens of each document, without special tokens.
+        length: tokens of a row.
+        bos_token_id: before every piece.
+        eos_token_id: after the last piece of a document.
+        pad_token_id: fills the last row.
+
+    Returns:
+        Rows of `input_ids`, `position_ids` and `labels` (not shifted, -100 for no target).
+    """
+    closed = ([*document, eos_token_id] for document in documents)
+    rows = pack_documents(closed, length, begin=[bos_token_id], pad_token_id=pad_token_id)
+    for row in rows:
+        special = row.pop("special_tokens_mask")
+        row["labels"] = [IGNORE if mark else token for token, mark in zip(row["input_ids"], special, strict=True)]
+    return rows
+
+
+def _new_row() -> dict[str, list[int]]:
+    return {"input_ids": [], "position_ids": [], "special_tokens_mask": []}
+
+
+def _add(row: dict[str, list[int]], token_ids: Sequence[int], special: Sequence[int]) -> None:
+    row["input_ids"] += token_ids
+    row["position_ids"] += range(len(token_ids))
+    row["special_tokens_mask"] += special
+
+
+def _padded(row: dict[str, list[int]], missing: int, pad_token_id: int) -> dict[str, list[int]]:
+    _add(row, [pad_token_id] * missing, [1] * missing)
+    return row

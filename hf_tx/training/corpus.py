@@ -1,0 +1,87 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Texts that fit in memory: read, split into training and held-out text, and encoded."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from ..tokenization import iter_texts
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text as tokens.
+
+    Attributes:
+        token_ids: its tokens, without special ones.
+        num_bytes: bytes of the original text in UTF-8.
+    """
+
+    token_ids: list[int]
+    num_bytes: int
+
+
+def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Reads text files, each of which is a document. A directory stands for all `*.txt` files in it and below.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+        ValueError: a file is empty, blank, or not UTF-8 text; see `iter_texts`.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        # A directory without texts is left to iter_texts, which refuses it.
+        files += sorted(file for file in path.rglob("*.txt") if file.is_file()) or [path]
+    return ["".join(iter_texts(file)) for file in files]
+
+
+def split_documents(documents: Sequence[str], held_out: float) -> tuple[list[str], list[str]]:
+    """Holds the end of the texts out, so that nothing of it is ever seen in training.
+
+    The cut is at the end of the line that is nearest; where the lines are too long for that, at the nearest space, or
+    else between two characters.
+
+    Args:
+        documents: the texts, taken as one after another.
+        held_out: the share of the characters to hold out, above 0 and below 1.
+
+    Returns:
+        The training texts and the held-out texts. Joined, both together are the texts.
+
+    Raises:
+        ValueError: a share that is not between 0 and 1.
+    """
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out = {held_out}: must be above 0 and below 1")
+    total = sum(map(len, documents))
+    missing = round(total * (1 - held_out))
+    for number, document in enumerate(documents):
+        if missing <= len(document):
+            cut = _cut(document, missing, tolerance=total * min(held_out, 1 - held_out) / 2)
+            parts = [*documents[:number], document[:cut]], [document[cut:], *documents[number + 1 :]]
+            return [text for text in parts[0] if text], [text for text in parts[1] if text]
+        missing -= len(document)
+    return list(documents), []
+
+
+def _cut(text: str, target: int, tolerance: float) -> int:
+    for separator in ("\n", " "):
+        ends = (text.rfind(separator, 0, target) + 1, text.find(separator, target) + 1, len(text))
+        near = [end for end in ends if end and abs(end - target) <= tolerance]
+        if near:
+            return min(near, key=lambda end: abs(end - target))
+    return target
+
+
+def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Iterable[str]) -> list[Document]:
+    """Encodes each text as a whole. What spells a special token is plain text here."""
+    return [
+        Document(
+            tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"],
+            len(text.encode("utf-8")),
+        )
+        for text in documents
+    ]
