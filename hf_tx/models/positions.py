@@ -238,7 +238,7 @@ class RotaryEmbedding(nn.Module):
     @torch.no_grad()
     @dynamic_rope_update
     def forward(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosines and sines in the dtype of `hidden_states`. *Shape:* twice `(batch or 1, length, rotary_dim)`."""
+        """Return cosines and sines in the dtype of the states. *Shape:* twice `(batch or 1, length, rotary_dim)`."""
         angles = position_ids[..., None].float() * self.inv_freq
         angles = angles.repeat_interleave(2, dim=-1) if self.interleaved else torch.cat((angles, angles), dim=-1)
         cos, sin = angles.cos(), angles.sin()
