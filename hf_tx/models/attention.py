@@ -72,6 +72,8 @@ def eager_attention_forward(
         scores = scores + position_bias
     if attention_mask is not None:
         scores = scores + attention_mask
+        if scores.dtype == torch.float16:  # the lowest number and a low score add up to -inf
+            scores = scores.clamp(min=torch.finfo(torch.float16).min)
     weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
     weights = nn.functional.dropout(weights, p=dropout, training=module.training)
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
@@ -91,6 +93,8 @@ class Attention(nn.Module):
         is_causal: whether queries see only keys at or before them.
     """
 
+    has_window = False
+
     def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
         super().__init__()
         self.config = backend_config
@@ -102,7 +106,7 @@ class Attention(nn.Module):
         self.softcap = config.attn_logit_softcapping
         self.attention_dropout = config.attention_dropout
         self.rope_interleaved = config.rope_interleaved
-        self.sliding_window = self._window(config)
+        self.sliding_window = config.sliding_window if self.has_window else None
 
         queries = config.num_attention_heads * self.head_dim
         keys = config.num_key_value_heads * self.head_dim
@@ -113,9 +117,6 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_out_bias)
         self.q_norm = build_norm(config, self.head_dim) if config.qk_norm else None
         self.k_norm = build_norm(config, self.head_dim) if config.qk_norm else None
-
-    def _window(self, config: Any) -> int | None:
-        return None
 
     def _source_size(self, config: Any) -> int:
         return config.hidden_size
@@ -148,6 +149,7 @@ class Attention(nn.Module):
         position_bias: torch.Tensor | None = None,
         cache: Cache | None = None,
         source_states: torch.Tensor | None = None,
+        is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values of the visible positions.
@@ -159,6 +161,7 @@ class Attention(nn.Module):
             position_bias: *Shape:* `(1, heads, length, keys)`, or None.
             cache: keys and values of earlier positions; updated in place.
             source_states: used by cross-attention only.
+            is_causal: whether queries see only keys at or before them in this call. Default: as the layer was built.
             **kwargs: passed on to the backend.
 
         Returns:
@@ -176,8 +179,10 @@ class Attention(nn.Module):
         # Keywords that a backend need not know are passed only where the layer has the feature.
         if self.softcap is not None:
             kwargs["softcap"] = self.softcap
+        is_causal = self.is_causal if is_causal is None else is_causal
         if self.sliding_window is not None:
-            kwargs["sliding_window"] = self.sliding_window
+            # The number that the library's flash functions take is exclusive: they look back `sliding_window - 1`.
+            kwargs["sliding_window"] = self.sliding_window if is_causal else self.sliding_window + 1
         if position_bias is not None:
             kwargs["position_bias"] = position_bias
         attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -191,6 +196,7 @@ class Attention(nn.Module):
             attention_mask,
             dropout=self.attention_dropout if self.training else 0.0,
             scaling=self.scaling,
+            is_causal=is_causal,
             **kwargs,
         )
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1).contiguous()), weights
@@ -201,9 +207,21 @@ class SlidingAttention(Attention):
     `sliding_window = w`, a causal query at position `i` sees the `w` keys `i - w + 1 ... i`; a bidirectional one sees
     the keys `j` with `|i - j| <= w`. Distances count all tokens of the row, pads included."""
 
-    def _window(self, config: Any) -> int | None:
-        # The number that the library's flash functions take is exclusive: they look back `sliding_window - 1`.
-        return config.sliding_window if self.is_causal else config.sliding_window + 1
+    has_window = True
+
+    def _keys_and_values(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
+        cache: Cache | None,
+        source_states: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        key, value = super()._keys_and_values(hidden_states, position_embeddings, cache, source_states)
+        if self.sliding_window == 1 and cache is not None:
+            # The library's cache keeps the last `window - 1` keys as `keys[-window + 1 :]`, which is all of them here.
+            length = hidden_states.shape[1]
+            key, value = key[:, :, -length:], value[:, :, -length:]
+        return key, value
 
 
 class CrossAttention(Attention):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from huggingface_hub.dataclasses import strict
 
 from .configuration_base import TxStackConfig
+from .mixers import CROSS_MIXERS
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_decoder import TxDecoderModel  # noqa: F401
@@ -48,3 +49,7 @@ class TxDecoderConfig(TxStackConfig):
 
     cross_mixer: str = "full"
     cross_attention_hidden_size: int | None = None
+
+    def validate_cross_mixer(self) -> None:
+        """Check how the decoder attends to an encoder."""
+        CROSS_MIXERS.get(self.cross_mixer)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
-from .configuration_base import TxConfigMixin, check_cross_mixer, check_version, require
+from .configuration_checks import check_crosses, require
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder import TxEncoderConfig
+from .configuration_storage import TxConfigMixin, check_version
 from .version import __version__
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
@@ -48,6 +49,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     """
 
     model_type = "hf_tx_encoder_decoder"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "encoder_last_hidden_state"]
     sub_configs_defaults: ClassVar[dict[str, Any]] = {"encoder": TxEncoderConfig, "decoder": TxDecoderConfig}
     full_auto_map: ClassVar[dict[str, str]] = {
         "AutoConfig": "configuration_encoder_decoder.TxEncoderDecoderConfig",
@@ -73,14 +75,11 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         for key in list(kwargs):
             stack, _, field = key.partition("_")
             if stack in stacks and field:
+                given = isinstance(getattr(self, stack), PreTrainedConfig)
+                require(not given, key, kwargs[key], f"{stack} is a config already: set {field} there")
                 stacks[stack][field] = kwargs.pop(key)
-        both = TxEncoderConfig._field_names()
         for key in kwargs:
-            if key in both:
-                raise ValueError(
-                    f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
-                    f"decoder_{key}."
-                )
+            self._refuse_flat(key)
         self._refuse_unknown(kwargs, also_known=frozenset({"decoder_start_token_id"}))
         check_version(self.hf_tx_version)
         self.hf_tx_version = self.hf_tx_version or __version__
@@ -98,6 +97,33 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         if self.decoder_start_token_id is None:
             self.decoder_start_token_id = self.pad_token_id
         super().__post_init__(**kwargs)
+
+    @classmethod
+    def _refuse_flat(cls, key: str) -> None:
+        """Refuse a field of the stacks that does not say which of them it is for."""
+        of_stacks = TxDecoderConfig._field_names() | {"rope_theta", "rope_scaling", "partial_rotary_factor"}
+        if key in of_stacks - cls._field_names() - {"vocab_size"}:
+            raise ValueError(
+                f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
+                f"decoder_{key}."
+            )
+
+    @classmethod
+    def _changeable(cls) -> set[str]:
+        prefixed = {f"{stack}_{name}" for stack, sub in cls.sub_configs.items() for name in sub._field_names()}
+        return cls._field_names() | prefixed | TxDecoderConfig._field_names()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Build a config from a dict as files hold it. Changes with the prefix `encoder_` or `decoder_` go to the
+        stacks; see the library's method of this name."""
+        config_dict = dict(config_dict)
+        for key in list(kwargs):
+            cls._refuse_flat(key)
+            stack, _, field = key.partition("_")
+            if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names():
+                config_dict[stack] = {**(config_dict.get(stack) or {}), field: kwargs.pop(key)}
+        return super().from_dict(config_dict, **kwargs)
 
     @property
     def stacks(self) -> tuple[TxEncoderConfig, TxDecoderConfig]:
@@ -143,7 +169,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def validate_architecture(self) -> None:
         """Check the rules that concern both stacks."""
         first, second = self.stacks
-        check_cross_mixer(second)
+        check_crosses(second)
         width = second.cross_attention_hidden_size or second.hidden_size
         require(
             width == first.hidden_size,

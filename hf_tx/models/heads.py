@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What the heads of the families have in common: logits and losses."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,33 +36,33 @@ class LanguageModelHead:
         return logits
 
     def targets(
-        self, labels: torch.Tensor | None, position_ids: torch.Tensor | None, kwargs: Any
-    ) -> tuple[torch.Tensor | None, dict[str, Any]]:
-        """Return the target of every position, and the keywords of the loss, which leave `kwargs`.
+        self,
+        labels: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        position_ids: torch.Tensor | None,
+        kwargs: Any,
+    ) -> "Targets | None":
+        """Say what is to be predicted, or return None; the keywords of the loss leave `kwargs`.
 
-        The first token of a packed document is no target of the document before it.
+        A shifted label is dropped where padding would predict it, and where the first token of a packed document would
+        be predicted from the document before it.
         """
-        loss_kwargs = {key: kwargs.pop(key) for key in ("num_items_in_batch",) if key in kwargs}
-        shifted = kwargs.pop("shift_labels", None)
-        if shifted is not None:
-            return shifted, loss_kwargs
-        if labels is None or not self.shifts_labels:
-            return labels, loss_kwargs
-        following = labels[..., 1:]
-        seq_idx = kwargs.get("seq_idx")
-        if position_ids is not None:
-            following = following.masked_fill(position_ids[..., 1:] == 0, IGNORE)
-        elif seq_idx is not None:
-            following = following.masked_fill(seq_idx[..., 1:] != seq_idx[..., :-1], IGNORE)
-        return nn.functional.pad(following, (0, 1), value=IGNORE), loss_kwargs
+        num_items, shifted = kwargs.pop("num_items_in_batch", None), kwargs.pop("shift_labels", None)
+        if labels is not None and self.shifts_labels and shifted is None:
+            first = _first_tokens(labels, attention_mask, position_ids, kwargs.get("seq_idx"))
+            labels = labels.masked_fill(first, IGNORE)
+            shifted = nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORE)
+        of_positions: torch.Tensor | None = labels if shifted is None else shifted
+        if of_positions is None:
+            return None
+        return Targets(of_positions, of_positions if labels is None else labels, num_items)
 
     def loss_and_logits(
         self,
         hidden_states: torch.Tensor,
-        targets: torch.Tensor | None,
+        targets: "Targets | None",
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
-        num_items_in_batch: torch.Tensor | int | None = None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Compute the loss if there are targets, and the logits unless they are skipped.
 
@@ -70,7 +71,8 @@ class LanguageModelHead:
         """
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         if targets is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
-            targets = slice_logits_to_keep(targets[..., None], logits_to_keep)[..., 0]
+            kept = slice_logits_to_keep(targets.of_positions[..., None], logits_to_keep)[..., 0].contiguous()
+            targets = Targets(kept, kept, targets.num_items_in_batch)
         chunked = self.loss_implementation == "chunked"
         replaced = hasattr(self, "_loss_function")
         sparse = self.labels_are_sparse and not chunked and not replaced
@@ -78,18 +80,7 @@ class LanguageModelHead:
             skip_logits = self.training and targets is not None and (chunked or sparse)
         if not skip_logits:
             logits = self.compute_logits(hidden_states)
-            if targets is None:
-                return None, logits
-            # The targets are shifted already, which `shift_labels` says to a loss that would shift them.
-            kwargs = {"shift_labels": targets} if self.loss_type != "ForMaskedLM" else {}  # type: ignore[attr-defined]
-            loss = self.loss_function(  # type: ignore[attr-defined]
-                logits=logits,
-                labels=targets,
-                vocab_size=logits.shape[-1],
-                num_items_in_batch=num_items_in_batch,
-                **kwargs,
-            )
-            return loss, logits
+            return None if targets is None else self._full_loss(logits, targets), logits
         if targets is None:
             raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
         if replaced:
@@ -97,12 +88,55 @@ class LanguageModelHead:
                 "loss_function was replaced, and it needs the logits: set loss_implementation = 'full' and leave "
                 "skip_logits out."
             )
-        if sparse and not is_tracing(targets):
-            loss = masked_cross_entropy(hidden_states, targets, self.compute_logits, num_items_in_batch)
-        else:
-            vocab_size = self.config.get_text_config(decoder=True).vocab_size
-            loss = chunked_cross_entropy(hidden_states, targets, self.compute_logits, vocab_size, num_items_in_batch)
-        return loss, None
+        labels, num_items = targets.of_positions, targets.num_items_in_batch
+        if sparse and not is_tracing(labels):
+            return masked_cross_entropy(hidden_states, labels, self.compute_logits, num_items), None
+        vocab_size = self.config.get_text_config(decoder=True).vocab_size
+        return chunked_cross_entropy(hidden_states, labels, self.compute_logits, vocab_size, num_items), None
+
+    def _full_loss(self, logits: torch.Tensor, targets: "Targets") -> torch.Tensor:
+        # A loss that shifts labels by itself is told by `shift_labels` not to.
+        kwargs = {"shift_labels": targets.of_positions} if self.loss_type != "ForMaskedLM" else {}  # type: ignore[attr-defined]
+        return self.loss_function(  # type: ignore[attr-defined]
+            logits=logits,
+            labels=targets.labels,
+            vocab_size=logits.shape[-1],
+            num_items_in_batch=targets.num_items_in_batch,
+            **kwargs,
+        )
+
+
+@dataclass
+class Targets:
+    """What a language model is to predict.
+
+    Attributes:
+        of_positions: the target of every position. *Shape:* `(batch, length)`, int64, -100 for none.
+        labels: the same as the library's losses take it: not shifted, where the head shifts.
+        num_items_in_batch: divides the summed loss; None: the number of targets.
+    """
+
+    of_positions: torch.Tensor
+    labels: torch.Tensor
+    num_items_in_batch: torch.Tensor | int | None
+
+
+def _first_tokens(
+    labels: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    position_ids: torch.Tensor | None,
+    seq_idx: torch.Tensor | None,
+) -> torch.Tensor:
+    """Return where a token follows padding or begins a packed document. *Shape:* that of `labels`, bool."""
+    first = torch.zeros_like(labels, dtype=torch.bool)
+    if position_ids is not None:
+        first[..., 1:] |= position_ids[..., 1:] == 0
+    elif seq_idx is not None:
+        first[..., 1:] |= seq_idx[..., 1:] != seq_idx[..., :-1]
+    if attention_mask is not None and attention_mask.ndim == 2:
+        real = attention_mask[:, -labels.shape[-1] :]
+        first[..., 1:] |= real[..., :-1] == 0
+    return first
 
 
 class TokenHead:

@@ -33,8 +33,8 @@ def chunked_cross_entropy(
     label never do. Loss and gradients equal those of the plain computation.
 
     Args:
-        hidden_states: input of the head. *Shape:* `(batch, length, hidden_size)`, floating point.
-        labels: the target of each position, shifted already. *Shape:* `(batch, length)`, int64, -100 for none.
+        hidden_states: input of the head. *Shape:* `(..., hidden_size)`, floating point.
+        labels: the target of each position, shifted already. *Shape:* `(...)`, int64, -100 for none.
         head: maps hidden states to logits.
         vocab_size: features of the logits; sets the size of a chunk.
         num_items_in_batch: divides the sum; default: the number of labels.
@@ -42,7 +42,8 @@ def chunked_cross_entropy(
     Returns:
         The loss. *Shape:* `()`, float32.
     """
-    hidden_states, labels = hidden_states.flatten(0, 1), labels.flatten().to(hidden_states.device)
+    hidden_states = hidden_states.reshape(-1, hidden_states.shape[-1])
+    labels = labels.flatten().to(hidden_states.device)
     if not is_tracing(labels):
         labelled = labels != IGNORE
         hidden_states, labels = hidden_states[labelled], labels[labelled]
@@ -112,7 +113,7 @@ def classification_loss(
     if problem_type == "single_label_classification":
         total = nn.functional.cross_entropy(logits.float(), labels.flatten(), ignore_index=IGNORE, reduction="sum")
         return _reduce(total, (labels != IGNORE).sum(), num_items_in_batch)
-    if labels.numel() != logits.numel():
+    if labels.shape != logits.shape and not (logits.shape[-1] == 1 and labels.shape == logits.shape[:-1]):
         raise ValueError(
             f"{problem_type} with num_labels = {logits.shape[-1]} needs labels of shape {tuple(logits.shape)}, not "
             f"{tuple(labels.shape)}."

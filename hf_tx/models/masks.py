@@ -62,6 +62,21 @@ class _MaskConfig:
     is_causal: bool = True
 
 
+class _CacheNow:
+    """A cache whose length stays what it is now: flex evaluates a mask after the layer has moved the counter of a
+    static cache in place."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def get_query_offset(self, layer_idx: int = 0) -> int | torch.Tensor:
+        offset = self._cache.get_query_offset(layer_idx)
+        return offset.clone() if isinstance(offset, torch.Tensor) else offset
+
+
 def create_mask(
     group: MaskGroup,
     backend: str,
@@ -87,6 +102,8 @@ def create_mask(
     """
     mixer = MIXERS.get(group.mixer)
     config = _MaskConfig(backend, group.window, is_causal)
+    if cache is not None and backend == "flex_attention":
+        cache = _CacheNow(cache)  # type: ignore[assignment]
     arguments: dict[str, Any] = dict(
         inputs_embeds=inputs_embeds,
         attention_mask=attention_mask,
@@ -108,7 +125,16 @@ def create_cross_mask(
         inputs_embeds: *Shape:* `(batch, queries, any)`.
         source: states of the encoder. *Shape:* `(batch, keys, any)`.
         attention_mask: padding of the source. *Shape:* `(batch, keys)`, or None.
+
+    Raises:
+        ValueError: the flash functions, which take the padding of the keys for that of the queries too.
     """
+    flash = is_flash_attention_requested(requested_attention_implementation=backend)
+    if flash and attention_mask is not None and inputs_embeds.shape[1] > 1 and not bool(attention_mask.all()):
+        raise ValueError(
+            f"{backend} cannot attend to a padded source; use attn_implementation='sdpa', 'flex_attention' or 'eager' "
+            "for the decoder."
+        )
     return create_bidirectional_mask(
         _MaskConfig(backend, None),
         inputs_embeds=inputs_embeds,

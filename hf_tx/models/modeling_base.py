@@ -8,7 +8,6 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
-from .configuration_base import INCLUDE_CODE
 from .norms import RMSNorm
 
 _LOSSES = ("full", "chunked")
@@ -77,6 +76,21 @@ class TxPreTrainedModel(PreTrainedModel):
         self._refuse(backend)
         return backend
 
+    def set_attn_implementation(self, attn_implementation: str | dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        """Switch the backend; see the library's method of this name. A refusal changes nothing.
+
+        Raises:
+            ValueError: the backend cannot compute a layer.
+        """
+        configs = [self.config, *(getattr(self.config, name) for name in self.config.sub_configs)]
+        before = [config._attn_implementation for config in configs]
+        try:
+            super().set_attn_implementation(attn_implementation, *args, **kwargs)
+        except Exception:
+            for config, backend in zip(configs, before, strict=True):
+                config._attn_implementation_internal = backend
+            raise
+
     def _refuse(self, backend: str) -> None:
         if reason := refusal(self.config, backend):
             raise ValueError(f"{type(self).__name__}: {reason}.")
@@ -102,10 +116,10 @@ class TxPreTrainedModel(PreTrainedModel):
         if include_code:
             super().save_pretrained(save_directory, *args, **kwargs)
             return
-        token = INCLUDE_CODE.set(False)
         self._auto_class = None
+        # An attribute, since the config of a checkpoint that came with its code may be of another copy of that code.
+        self.config._saved_without_code = True
         try:
             super().save_pretrained(save_directory, *args, **kwargs)
         finally:
-            del self._auto_class
-            INCLUDE_CODE.reset(token)
+            del self._auto_class, self.config._saved_without_code

@@ -159,7 +159,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         Returns:
             `loss`, `logits` (*Shape:* `(batch, positions, vocab_size)`, None when skipped) and `cache`.
         """
-        targets, loss_kwargs = self.targets(labels, position_ids, kwargs)
+        targets = self.targets(labels, attention_mask, position_ids, kwargs)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -169,9 +169,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(
-            outputs.last_hidden_state, targets, logits_to_keep, skip_logits, **loss_kwargs
-        )
+        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,

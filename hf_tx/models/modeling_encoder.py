@@ -191,7 +191,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         Returns:
             `loss` and `logits`. *Shape:* `(batch, length, vocab_size)`; None when skipped.
         """
-        targets, loss_kwargs = self.targets(labels, position_ids, kwargs)
+        targets = self.targets(labels, attention_mask, position_ids, kwargs)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -200,7 +200,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, 0, skip_logits, **loss_kwargs)
+        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, 0, skip_logits)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

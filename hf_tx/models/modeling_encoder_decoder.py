@@ -127,12 +127,29 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
             shifted = shifted.scatter(1, attention_mask.long().argmax(dim=-1, keepdim=True), start)
         return shifted.masked_fill(shifted == IGNORE, pad)
 
+    def _reread(
+        self, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None, decoder_mask: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the decoder's tokens and mask when it is to read the source once more, shifted right.
+
+        Raises:
+            ValueError: there are no tokens of the source.
+        """
+        if input_ids is None:
+            raise ValueError("without input_ids, pass decoder_input_ids or decoder_inputs_embeds.")
+        shifted = self._shift_right(input_ids, attention_mask if decoder_mask is None else None)
+        return shifted, attention_mask if decoder_mask is None else decoder_mask
+
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Return what the decoder reads to predict the labels, for data collators. *Shape:* that of `labels`."""
         return self._shift_right(labels)
 
-    def _resize_token_embeddings(self, new_num_tokens: Any, *args: Any, **kwargs: Any) -> nn.Embedding:
-        resized = super()._resize_token_embeddings(new_num_tokens, *args, **kwargs)
+    def _resize_token_embeddings(
+        self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, *args: Any, **kwargs: Any
+    ) -> nn.Embedding:
+        if new_num_tokens is None and pad_to_multiple_of is None:
+            return self.get_input_embeddings()
+        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, *args, **kwargs)
         size = resized.weight.shape[0]
         decoder = self.get_decoder()
         if not self.config.share_embeddings and decoder.embed_tokens.weight.shape[0] != size:
@@ -141,7 +158,7 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
             stack.vocab_size = size
         return resized
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> Any:
         """Return the embeddings of the encoder's tokens."""
         return self.get_encoder().embed_tokens
 
@@ -194,7 +211,8 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         Args:
             input_ids: tokens of the source. *Shape:* `(batch, source_length)`, int64.
             attention_mask: 1 for real tokens of the source. *Shape:* `(batch, source_length)`.
-            decoder_input_ids: tokens of the target. *Shape:* `(batch, length)`, int64.
+            decoder_input_ids: tokens of the target. Default: those of the source, shifted right, as in BART. *Shape:*
+                `(batch, length)`, int64.
             decoder_attention_mask: 1 for real tokens of the target. *Shape:* `(batch, past + length)`.
             encoder_outputs: outputs of the encoder, instead of the source.
             cache: states of earlier tokens and of the encoder; updated in place.
@@ -214,10 +232,18 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             ValueError: packed documents, which the attention to the encoder cannot isolate; and as in
                 [`TxDecoderModel.forward`].
         """
-        for name, given in (("position_ids", position_ids), ("decoder_position_ids", decoder_position_ids)):
-            _refuse_packing(name, given)
+        _refuse_packing("position_ids", position_ids, attention_mask)
+        _refuse_packing("decoder_position_ids", decoder_position_ids, decoder_attention_mask)
         if "seq_idx" in kwargs:
             raise ValueError("seq_idx: encoder-decoders take no packed documents; give every document a row.")
+        if attention_mask is not None and attention_mask.ndim != 2:
+            raise ValueError(
+                f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "
+                "the decoder's attention to the source needs it too. For another mask inside the encoder, call "
+                "get_encoder() with it and pass encoder_outputs."
+            )
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids, decoder_attention_mask = self._reread(input_ids, attention_mask, decoder_attention_mask)
         if use_cache is None:
             use_cache = self.config.use_cache
         if encoder_outputs is None:
@@ -255,10 +281,15 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         )
 
 
-def _refuse_packing(name: str, position_ids: torch.Tensor | None) -> None:
-    if position_ids is None or is_tracing(position_ids) or position_ids.shape[-1] < 2:
+def _refuse_packing(name: str, position_ids: torch.Tensor | None, attention_mask: Any) -> None:
+    if position_ids is None or is_tracing(position_ids):
         return
-    if bool(((position_ids[:, 1:] == 0) & (position_ids[:, :-1] > 1)).any()):
+    before = position_ids[:, :-1]
+    if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2:
+        begins = attention_mask[:, -position_ids.shape[1] : -1].bool()  # padding may have any position
+    else:
+        begins = before > 0
+    if bool(((position_ids[:, 1:] == 0) & begins).any()):
         raise ValueError(
             f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row."
         )
@@ -352,8 +383,13 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             `loss`, `logits` (*Shape:* `(batch, positions, vocab_size)`, None when skipped), `cache` and
             `encoder_last_hidden_state`.
         """
-        targets, loss_kwargs = self.targets(labels, None, kwargs)
-        if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
+        targets = self.targets(labels, None, None, kwargs)
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if labels is None:
+                raise ValueError(
+                    "without labels, pass decoder_input_ids or decoder_inputs_embeds. Where a Trainer takes the labels "
+                    "away, as for label smoothing, DataCollatorForSeq2Seq(tokenizer, model=model) makes them."
+                )
             decoder_input_ids = self._shift_right(labels)
         outputs = self.model(
             input_ids=input_ids,
@@ -368,9 +404,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(
-            outputs.last_hidden_state, targets, logits_to_keep, skip_logits, **loss_kwargs
-        )
+        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -435,11 +469,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
             ValueError: no input for the decoder, or nothing that says which of its tokens are padding.
         """
         if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("without input_ids, pass decoder_input_ids or decoder_inputs_embeds.")
-            padding = attention_mask if decoder_attention_mask is None else None
-            decoder_input_ids = self._shift_right(input_ids, padding)
-            decoder_attention_mask = attention_mask if decoder_attention_mask is None else decoder_attention_mask
+            decoder_input_ids, decoder_attention_mask = self._reread(input_ids, attention_mask, decoder_attention_mask)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

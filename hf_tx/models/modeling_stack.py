@@ -1,12 +1,14 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The stack of layers that every family is built on."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.utils import logging
+from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights
@@ -123,14 +125,34 @@ class TxStack(TxPreTrainedModel):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
-        return self.layer_masks(inputs_embeds, attention_mask, cache, position_ids, self.is_causal)
+        rule = self._documents(inputs_embeds, attention_mask, cache, position_ids, self.is_causal)
+        return self.layer_masks(inputs_embeds, attention_mask, cache, rule, self.is_causal)
+
+    def _documents(
+        self,
+        inputs_embeds: torch.Tensor,
+        attention_mask: Any,
+        cache: Cache | None,
+        position_ids: torch.Tensor | None,
+        is_causal: bool,
+    ) -> Callable | None:
+        """Return the condition that isolates packed documents, or None where there are none."""
+        padding = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
+        if position_ids is None or (attention_mask is not None and padding is None):
+            return None
+        past = cache.get_seq_length() if cache is not None else 0
+        rule = document_rule(position_ids, padding, inputs_embeds, past, is_causal)
+        if rule is not None:
+            cached = bool(past) if isinstance(past, int) else True
+            check_packing(self.config._attn_implementation, inputs_embeds, padding, cached)
+        return rule
 
     def layer_masks(
         self,
         inputs_embeds: torch.Tensor,
         attention_mask: Any,
         cache: Cache | None,
-        position_ids: torch.Tensor | None,
+        document_rule: Callable | None,
         is_causal: bool,
     ) -> dict[str, Any]:
         """Build the mask of every group of layers.
@@ -140,7 +162,7 @@ class TxStack(TxPreTrainedModel):
             attention_mask: padding, *Shape:* `(batch, past + length)`; a mask for all layers, *Shape:* `(batch or 1,
                 heads or 1, length, keys)`; a dict of masks by group, which is returned as it is; or None.
             cache: earlier keys, or None.
-            position_ids: the positions that the caller gave, which may pack documents; None when there are none.
+            document_rule: the condition that isolates packed documents, or None.
             is_causal: whether the layers are causal in this call.
 
         Returns:
@@ -160,15 +182,13 @@ class TxStack(TxPreTrainedModel):
                 )
                 for group in groups
             }
-        rule = None
-        if position_ids is not None:
-            past = cache.get_seq_length() if cache is not None else 0
-            rule = document_rule(position_ids, attention_mask, inputs_embeds, past, is_causal)
-            if rule is not None:
-                cached = past if isinstance(past, int) else True
-                check_packing(backend, inputs_embeds, attention_mask, bool(cached))
+        flash = is_flash_attention_requested(requested_attention_implementation=backend)
+        if flash and attention_mask is None and getattr(cache, "is_compileable", False):
+            raise ValueError(
+                f"{backend} with a static cache needs a 2-D attention_mask, or it reads slots that are still empty."
+            )
         return {
-            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, rule)
+            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, document_rule)
             for group in groups
         }
 
@@ -269,7 +289,10 @@ class TxStack(TxPreTrainedModel):
         self._check_positions(position_ids)
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, packed_positions, is_causal)
+        rule = self._documents(inputs_embeds, attention_mask, own_cache, packed_positions, is_causal)
+        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, rule, is_causal)
+        if rule is not None:
+            kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = self._biases(own_cache, inputs_embeds, is_causal)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
@@ -291,7 +314,6 @@ class TxStack(TxPreTrainedModel):
                 cache=cache,
                 encoder_attention_mask=encoder_attention_mask,
                 is_causal=is_causal,
-                position_ids=position_ids,
                 **kwargs,
             )
         return self.norm(hidden_states)

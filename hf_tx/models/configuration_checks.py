@@ -1,0 +1,234 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from transformers.activations import ACT2FN
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
+
+from .feed_forward import FEED_FORWARDS
+from .mixers import MIXERS
+from .norms import NORMS
+from .positions import POSITIONS
+from .registry import nearest
+
+#: What one layer may have of its own.
+PER_LAYER_FIELDS = (
+    "attention_dropout",
+    "attention_scale",
+    "attn_logit_softcapping",
+    "ffn_dropout",
+    "ffn_type",
+    "hidden_act",
+    "intermediate_size",
+    "num_key_value_heads",
+    "position_type",
+    "sliding_window",
+)
+_PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+# Parameters that a kind of rope cannot do without.
+_ROPE_NEEDS = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+}
+
+
+def require(condition: bool, field: str, value: Any, rule: str) -> None:
+    """Raise ValueError("field = value: rule") unless the condition holds."""
+    if not condition:
+        raise ValueError(f"{field} = {value!r}: {rule}.")
+
+
+def require_known(field: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError that lists the known values, and the nearest of them, unless the value is one of them."""
+    known = list(known)
+    require(value in known, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
+
+
+def check_sizes(config: Any) -> None:
+    for field in ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings", "num_attention_heads"):
+        value = getattr(config, field)
+        require(value > 0, field, value, "must be above 0")
+    for field in ("head_dim", "embedding_size"):
+        value = getattr(config, field)
+        require(value is None or value > 0, field, value, "must be above 0")
+    for field in ("position_offset", "type_vocab_size"):
+        value = getattr(config, field)
+        require(value >= 0, field, value, "must not be below 0")
+    require(config.norm_eps > 0, "norm_eps", config.norm_eps, "must be above 0")
+    require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
+
+
+def check_mixers(config: Any) -> None:
+    require(
+        len(config.mixers) == config.num_hidden_layers,
+        "mixers",
+        config.mixers,
+        f"must name one mixer for each of num_hidden_layers = {config.num_hidden_layers}",
+    )
+    used = dict.fromkeys(config.mixers)
+    for name in used:
+        mixer = MIXERS.get(name)
+        mask = mixer.causal_mask if config.is_causal_family else mixer.bidirectional_mask
+        direction = "causal" if config.is_causal_family else "bidirectional"
+        require(mask is not None, "mixers", name, f"cannot be {direction}")
+    for name, options in (config.mixer_options or {}).items():
+        require(name in used, "mixer_options", name, f"is used by no layer; the mixers are {', '.join(used)}")
+        kind = MIXERS.get(name).options
+        require(kind is not None, "mixer_options", name, "has no options")
+        kind(**options)  # type: ignore[misc]
+
+
+def check_layer(config: Any, mixer: str) -> None:
+    heads, shared = config.num_attention_heads, config.num_key_value_heads
+    require(
+        shared is not None and 0 < shared <= heads and heads % shared == 0,
+        "num_key_value_heads",
+        shared,
+        f"must divide num_attention_heads = {heads}",
+    )
+    needs = MIXERS.get(mixer).needs
+    for field in needs:
+        require(getattr(config, field) is not None, field, None, f"must be set for mixer {mixer!r}")
+    window = config.sliding_window
+    require(window is None or window > 0, "sliding_window", window, "must be above 0")
+    FEED_FORWARDS.get(config.ffn_type)
+    require_known("hidden_act", config.hidden_act, ACT2FN)
+    require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
+    for field in ("attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
+        value = getattr(config, field)
+        require(value is None or 0 <= value < 1, field, value, "must lie in [0, 1)")
+    for field in ("attn_logit_softcapping", "attention_scale"):
+        value = getattr(config, field)
+        require(value is None or value > 0, field, value, "must be above 0")
+
+
+def check_blocks(config: Any) -> None:
+    NORMS.get(config.norm_type)
+    place = config.norm_position
+    require_known("norm_position", place, ("pre", "post", "sandwich"))
+    if config.norm_unit_offset:
+        require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
+    if config.parallel_residual:
+        require(place == "pre", "parallel_residual", True, f"needs norm_position = 'pre', not {place!r}")
+    if config.parallel_shared_norm:
+        require(config.parallel_residual, "parallel_shared_norm", True, "needs parallel_residual = True")
+
+
+def check_heads_of_models(config: Any) -> None:
+    cap = config.final_logit_softcapping
+    require(cap is None or cap > 0, "final_logit_softcapping", cap, "must be above 0")
+    if config.is_causal_family:
+        check_tied_size(config, config.tie_word_embeddings)
+
+
+def check_tied_size(config: Any, tied: bool) -> None:
+    """Check that a head of `hidden_size` features can use the weights of the embeddings, if it is to."""
+    require(
+        not tied or config.embedding_size in (None, config.hidden_size),
+        "embedding_size",
+        config.embedding_size,
+        f"a tied head needs hidden_size = {config.hidden_size}; set tie_word_embeddings = False",
+    )
+
+
+def check_positions(config: Any) -> None:
+    types = config._position_types()
+    for name in types:
+        scheme = POSITIONS.get(name)
+        require(
+            not scheme.has_embedding or len(types) == 1,
+            "position_type",
+            sorted(types),
+            f"{name!r} is added to the embeddings and cannot belong to some layers only",
+        )
+    if "relative" in types:
+        buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
+        require(
+            buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"
+        )
+        require(
+            far > buckets // 2,
+            "relative_attention_max_distance",
+            far,
+            f"must be above {buckets // 2}, half the buckets",
+        )
+    if config.position_offset:
+        require("learned" in types, "position_offset", config.position_offset, "needs position_type = 'learned'")
+
+
+def check_rope(config: Any, parameters: dict[str, Any]) -> None:
+    """Check one flat set of rope parameters: names, what its kind needs, and values."""
+    kind = parameters.get("rope_type", "default")
+    require_known("rope_type", kind, ("default", *ROPE_INIT_FUNCTIONS))
+    for key in parameters:
+        if key != "type":
+            require_known("rope_parameters", key, RopeParameters.__annotations__)
+    for key in _ROPE_NEEDS.get(kind, ()):
+        require(parameters.get(key) is not None, "rope_parameters", parameters, f"rope_type {kind!r} needs {key}")
+    for key in ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"):
+        value = parameters.get(key)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        field = key if key == "rope_theta" else f"rope_parameters[{key!r}]"
+        require(value is None or number, field, value, "must be a number above 0")
+    require(parameters.get("rope_theta") is not None, "rope_theta", None, "must be a number above 0")
+    factor = parameters.get("factor")
+    require(factor is None or factor >= 1, "rope_parameters['factor']", factor, "must be at least 1")
+    share = parameters.get("partial_rotary_factor", 1.0)
+    require(0 < share <= 1, "partial_rotary_factor", share, "must lie in (0, 1]")
+    size = int(config.head_dim * share)
+    rule = f"the rotary dimension head_dim * partial_rotary_factor = {size} must be even and above 0"
+    require(size > 0 and size % 2 == 0, "head_dim", config.head_dim, rule)
+    for key in ("short_factor", "long_factor"):
+        factors = parameters.get(key)
+        fits = factors is None or (isinstance(factors, list) and len(factors) == size // 2)
+        require(fits, f"rope_parameters[{key!r}]", factors, f"must be a list of {size // 2} factors, one a frequency")
+    for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
+        if parameters.get(low) is not None and parameters.get(high) is not None:
+            rule = f"must be below {high} = {parameters[high]}"
+            require(parameters[low] < parameters[high], f"rope_parameters[{low!r}]", parameters[low], rule)
+
+
+def check_rope_nesting(parameters: Any, layer_types: list[str]) -> None:
+    """Check that rope parameters are one flat dict, or one dict for each type of layer and nothing beside them."""
+    items = (parameters or {}).items()
+    if not any(isinstance(value, dict) or key.endswith("_attention") for key, value in items):
+        return
+    for key, value in parameters.items():
+        require_known("rope_parameters", key, dict.fromkeys(layer_types))
+        require(isinstance(value, dict), f"rope_parameters[{key!r}]", value, "must be a dict of parameters")
+    missing = [kind for kind in dict.fromkeys(layer_types) if kind not in parameters]
+    require(not missing, "rope_parameters", list(parameters), f"lacks the parameters of {', '.join(missing)}")
+
+
+def check_per_layer_config(overrides: Any, mixers: list[str]) -> None:
+    """Check what `per_layer_config` changes, before the library takes it over."""
+    require(isinstance(overrides, dict), "per_layer_config", overrides, "must be a dict of layer to {field: value}")
+    for layer, fields in overrides.items():
+        numbered = str(layer).isdecimal() and int(layer) < len(mixers)
+        require(numbered, "per_layer_config", layer, f"must be the index of one of {len(mixers)} layers")
+        require(isinstance(fields, dict), f"per_layer_config[{layer}]", fields, "must be a dict of field to value")
+        for field, value in fields.items():
+            known = ", ".join(PER_LAYER_FIELDS)
+            require(field in PER_LAYER_FIELDS, "per_layer_config", field, f"only these may differ: {known}")
+            if field == "sliding_window" and value is not None:
+                mixer = mixers[int(layer)]
+                rule = f"layer {layer} has no window: its mixer is {mixer!r}"
+                require("sliding_window" in MIXERS.get(mixer).needs, field, value, rule)
+
+
+def check_labels(config: Any) -> None:
+    """Check the fields of classifiers."""
+    if config.problem_type is not None:
+        require_known("problem_type", config.problem_type, _PROBLEM_TYPES)
+    require(config.num_labels is None or config.num_labels > 0, "num_labels", config.num_labels, "must be above 0")
+
+
+def check_crosses(config: Any) -> None:
+    """Check a decoder that attends to an encoder."""
+    rule = "is not defined for a decoder that attends to an encoder"
+    require(not config.parallel_residual, "parallel_residual", True, rule)
