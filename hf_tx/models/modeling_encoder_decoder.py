@@ -387,7 +387,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if labels is None:
                 raise ValueError(
-                    "without labels, pass decoder_input_ids or decoder_inputs_embeds. Where a Trainer takes the labels "
+                    "without labels, pass decoder_input_ids or decoder_inputs_embeds. Where a Trainer takes labels "
                     "away, as for label smoothing, DataCollatorForSeq2Seq(tokenizer, model=model) makes them."
                 )
             decoder_input_ids = self._shift_right(labels)
