@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel
 
 from .scores import Score
@@ -76,7 +76,7 @@ def causal_windows(
     room = context_length - 1
     if not 1 <= stride <= room:
         raise ValueError(
-            f"stride = {stride}: must be at least 1 and at most context_length - 1 = {room}, or tokens would be left out."
+            f"stride = {stride}: must be at least 1 and at most context_length - 1 = {room}, or tokens are left out."
         )
     scored = 0
     while scored < len(token_ids):

@@ -88,8 +88,9 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             self.encoder = TxEncoderConfig(**stacks["encoder"])
         if not isinstance(self.decoder, PreTrainedConfig):
             stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.hidden_size)
-            # Whether the head is tied is a fact about both stacks, and said here.
-            stacks["decoder"]["tie_word_embeddings"] = self.tie_word_embeddings
+            tied = stacks["decoder"].setdefault("tie_word_embeddings", self.tie_word_embeddings)
+            rule = f"whether the head is tied is said once, and tie_word_embeddings = {self.tie_word_embeddings}"
+            require(tied == self.tie_word_embeddings, "decoder.tie_word_embeddings", tied, rule)
             self.decoder = TxDecoderConfig(**stacks["decoder"])
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             if getattr(self, name) is None:
@@ -112,6 +113,13 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def _changeable(cls) -> set[str]:
         prefixed = {f"{stack}_{name}" for stack, sub in cls.sub_configs.items() for name in sub._field_names()}
         return cls._field_names() | prefixed | TxDecoderConfig._field_names()
+
+    @classmethod
+    def _clean(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        cleaned = super()._clean(stored)
+        if isinstance(cleaned.get("decoder"), dict):
+            cleaned["decoder"].pop("tie_word_embeddings", None)  # it follows this config's, which may have changed
+        return cleaned
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:

@@ -198,14 +198,23 @@ def document_rule(
         A function for `and_mask_function`, or None.
     """
     batch, length = inputs_embeds.shape[:2]
-    ranks = None
     if attention_mask is None:
+        ranks, real = None, None
         rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
-        start = (rank - position_ids).expand(batch, -1)
     else:
-        ranks = attention_mask.cumsum(-1) - 1
-        real = attention_mask[:, -length:].bool()
-        start = (ranks[:, -length:] - position_ids) * real
+        ranks, real = attention_mask.cumsum(-1) - 1, attention_mask[:, -length:].bool()
+        rank = ranks[:, -length:]
+    start = rank - position_ids
+    if length > 1:
+        # A token that does not begin a document belongs to that of the token before it, whatever its position.
+        begins = position_ids == 0
+        begins[:, 0] = True
+        if real is not None:
+            begins = (begins & real) | (real & (real.cumsum(-1) == 1))
+        start = torch.where(begins, start, torch.iinfo(start.dtype).min).cummax(-1).values
+    start = start.expand(batch, -1)
+    if real is not None:
+        start = torch.where(real, start, 0)
     if not is_tracing(start) and not bool((start > 0).any()):
         return None
 

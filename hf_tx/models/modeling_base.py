@@ -116,10 +116,12 @@ class TxPreTrainedModel(PreTrainedModel):
         if include_code:
             super().save_pretrained(save_directory, *args, **kwargs)
             return
-        self._auto_class = None
+        cls = type(self)
+        marked, cls._auto_class = cls._auto_class, None  # the library copies the code of marked classes
         # An attribute, since the config of a checkpoint that came with its code may be of another copy of that code.
         self.config._saved_without_code = True
         try:
             super().save_pretrained(save_directory, *args, **kwargs)
         finally:
-            del self._auto_class, self.config._saved_without_code
+            cls._auto_class = marked
+            del self.config._saved_without_code

@@ -17,12 +17,12 @@ class StopOnInterrupt(TrainerCallback):
     Example:
 
     ```python
-    stop = StopOnInterrupt()
-    trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[stop])
-    with stop:
-        trainer.train()
-    if stop.interrupted:
-        print("stopped after step", trainer.state.global_step)
+    >>> stop = StopOnInterrupt()  # Trainer(model, ..., callbacks=[stop])
+    >>> with stop:
+    ...     signal.raise_signal(signal.SIGINT)  # trainer.train(), and Ctrl-C
+    >>> stop.interrupted
+    True
+
     ```
     """
 

@@ -1,23 +1,25 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Saving a checkpoint into a folder of its own, whole or not at all."""
 
+import fnmatch
 import os
 import tempfile
 from pathlib import Path
 from typing import Protocol
+
+from .. import models
 
 
 class _Savable(Protocol):
     def save_pretrained(self, save_directory: Path) -> object: ...
 
 
-# What a checkpoint consists of. A folder with anything else is never replaced.
+# What a checkpoint consists of, beside the code of the models. A folder with anything else is never replaced.
 _CHECKPOINT_PATTERNS = (
     "*.safetensors",
     "model.safetensors.index.json",
     "config.json",
     "generation_config.json",
-    "configuration_*.py",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -28,6 +30,12 @@ _CHECKPOINT_PATTERNS = (
     "merges.txt",
     "results.json",
 )
+
+
+def _belongs_to_checkpoint(path: Path) -> bool:
+    code = Path(models.__path__[0], path.name)
+    known = any(fnmatch.fnmatch(path.name, pattern) for pattern in _CHECKPOINT_PATTERNS)
+    return path.is_file() and (known or (path.suffix == ".py" and code.is_file()))
 
 
 def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -53,7 +61,7 @@ def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool =
         if existing.exists() and not existing.is_dir():
             raise FileExistsError(f"output {str(existing)!r} is a file, not a folder: choose another")
     if path.exists():
-        foreign = sorted(entry.name for entry in path.iterdir() if not _belongs(entry, path))
+        foreign = sorted(entry.name for entry in path.iterdir() if not _belongs_to_checkpoint(entry))
         if foreign:
             raise FileExistsError(
                 f"output folder {str(path)!r} holds more than a checkpoint ({', '.join(foreign[:3])}): choose another"

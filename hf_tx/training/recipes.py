@@ -1,0 +1,317 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""How a model of each family learns from plain text, and how well it has learnt.
+
+| family            | learns to predict                        | is measured by                                  |
+|-------------------|------------------------------------------|-------------------------------------------------|
+| `decoder`         | the next token                           | perplexity, bits per byte                       |
+| `encoder`         | masked tokens (Devlin et al., 2019)      | loss and accuracy at masked tokens              |
+| `encoder-decoder` | the continuation of a prefix             | perplexity, bits per byte of the continuations  |
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    default_data_collator,
+)
+
+from ..evaluation import Score, UnigramModel, score_causal_lm, score_targets
+from ..models.configuration_decoder import TxDecoderConfig
+from ..models.configuration_encoder import TxEncoderConfig
+from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
+from ..models.mixers import MIXERS, expand_pattern
+from ..objectives import continuation_pairs, pack_documents, pack_for_causal_lm
+from .corpus import Document
+
+# Masks of held-out text are the same in every run, whatever its seed.
+_HELD_OUT_SEED = 0
+_BAR = "scoring the held-out text"
+
+Example = dict[str, list[int]]
+Batch = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a model and the unigram model made of the same targets.
+
+    Attributes:
+        model: the score of the model.
+        unigram: the score of the unigram model that was fitted to the training text.
+        num_bytes: bytes of the text that the targets are; None where they are no whole text.
+    """
+
+    model: Score
+    unigram: Score
+    num_bytes: int | None
+
+    def as_dict(self) -> dict[str, dict[str, float]]:
+        """Return the measures of both, by name."""
+        return {name: self._measures(getattr(self, name)) for name in ("model", "unigram")}
+
+    def _measures(self, score: Score) -> dict[str, float]:
+        measures = {"loss": score.loss, "perplexity": score.perplexity}
+        if self.num_bytes is None:
+            return {**measures, "accuracy": score.accuracy}
+        return {**measures, "bits_per_byte": score.bits_per_byte(self.num_bytes)}
+
+
+class Recipe(ABC):
+    """Everything about training on plain text that depends on the family.
+
+    Args:
+        tokenizer: a tokenizer for the family.
+        context_length: the most tokens that the model sees at a time, special ones included.
+        seed: seed of what is drawn at random in training.
+    """
+
+    family: ClassVar[str]
+    #: The Auto class that builds and loads the model.
+    auto_class: ClassVar[Any]
+    #: What is predicted, in words.
+    predicts: ClassVar[str]
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, context_length: int, seed: int = 0) -> None:
+        self.tokenizer = tokenizer
+        self.context_length = context_length
+        self.seed = seed
+
+    @classmethod
+    @abstractmethod
+    def config(cls, **fields: Any) -> PreTrainedConfig:
+        """Return the config of the model; of an encoder-decoder, both stacks get fields that have no prefix."""
+
+    def token_fields(self) -> dict[str, Any]:
+        """Return the fields of the config that the tokenizer decides."""
+        return {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
+
+    @abstractmethod
+    def examples(self, documents: Sequence[Document]) -> list[Example]:
+        """Return what the model is trained on, one entry a row."""
+
+    def collator(self) -> Callable[[list[Any]], Batch]:
+        """Return what makes batches of the examples."""
+        return default_data_collator
+
+    @abstractmethod
+    def measure(
+        self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
+    ) -> Measurement:
+        """Score held-out documents, each target exactly once."""
+
+    def held_out_batches(self, documents: Sequence[Document], batch_size: int) -> list[Batch]:
+        """Return batches, with labels, that are the same in every run."""
+        examples, collate = self.examples(documents), self.held_out_collator()
+        return [collate(examples[start : start + batch_size]) for start in range(0, len(examples), batch_size)]
+
+    def held_out_collator(self) -> Callable[[list[Any]], Batch]:
+        """Return what makes batches of held-out examples."""
+        return self.collator()
+
+    @abstractmethod
+    def prompts(self, texts: Sequence[str]) -> list[str]:
+        """Return prompts for samples, taken from texts."""
+
+    def _start(self, text: str, num_tokens: int) -> str:
+        tokens = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        start = self.tokenizer.decode(tokens[:num_tokens])
+        assert isinstance(start, str)  # one text, not several
+        return start.rstrip("\ufffd").strip()  # a character may be cut in two
+
+    def num_bytes(self, documents: Sequence[Document]) -> int:
+        """Return the size of the texts in bytes."""
+        return sum(document.num_bytes for document in documents)
+
+
+class DecoderRecipe(Recipe):
+    """Next-token prediction. Held-out tokens have at least half a window of context, except in the first window; the
+    first token is predicted from `<bos>` alone, which is never scored itself."""
+
+    family = "decoder"
+    auto_class = AutoModelForCausalLM
+    predicts = "the next token"
+
+    @classmethod
+    def config(cls, **fields: Any) -> TxDecoderConfig:
+        """Return the config of the model."""
+        return TxDecoderConfig(**fields)
+
+    def token_fields(self) -> dict[str, Any]:
+        """Return the fields of the config that the tokenizer decides."""
+        ids = {name: getattr(self.tokenizer, name) for name in ("bos_token_id", "eos_token_id")}
+        return {**super().token_fields(), **ids}
+
+    def examples(self, documents: Sequence[Document]) -> list[Example]:
+        """Return packed rows."""
+        return pack_for_causal_lm(
+            [document.token_ids for document in documents],
+            self.context_length,
+            bos_token_id=self.tokenizer.bos_token_id,
+            eos_token_id=self.tokenizer.eos_token_id,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+
+    def measure(
+        self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
+    ) -> Measurement:
+        """Score the documents in windows that overlap by half."""
+        scores = [
+            score_causal_lm(
+                model,
+                document.token_ids,
+                context_length=self.context_length,
+                bos_token_id=self.tokenizer.bos_token_id,
+                batch_size=batch_size,
+                description=_BAR,
+            )
+            for document in documents
+        ]
+        return Measurement(_total(scores), _unigram(unigram, documents), self.num_bytes(documents))
+
+    def prompts(self, texts: Sequence[str]) -> list[str]:
+        """Return the first words of a line."""
+        return [self._start(line, min(8, self.context_length // 2)) for line in _lines(texts)[:1]]
+
+
+class EncoderRecipe(Recipe):
+    """Masked tokens: 15% of all, of which 80% read `[MASK]`, 10% another token, and 10% themselves."""
+
+    family = "encoder"
+    auto_class = AutoModelForMaskedLM
+    predicts = "masked tokens"
+
+    @classmethod
+    def config(cls, **fields: Any) -> TxEncoderConfig:
+        """Return the config of the model."""
+        return TxEncoderConfig(**fields)
+
+    def examples(self, documents: Sequence[Document]) -> list[Example]:
+        """Return packed rows."""
+        return pack_documents(
+            [document.token_ids for document in documents],
+            self.context_length,
+            begin=[self.tokenizer.cls_token_id],
+            end=[self.tokenizer.sep_token_id],
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+
+    def collator(self) -> Callable[[list[Any]], Batch]:
+        """Return what masks tokens, anew each time."""
+        return DataCollatorForLanguageModeling(self.tokenizer, seed=self.seed)
+
+    def held_out_collator(self) -> Callable[[list[Any]], Batch]:
+        """Return what masks the same tokens in every run."""
+        return DataCollatorForLanguageModeling(self.tokenizer, seed=_HELD_OUT_SEED)
+
+    def measure(
+        self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
+    ) -> Measurement:
+        """Score masked tokens of the documents."""
+        batches = [(batch, batch.pop("labels")) for batch in self.held_out_batches(documents, batch_size)]
+        masked = [targets[targets >= 0].tolist() for _, targets in batches]
+        return Measurement(score_targets(model, batches, description=_BAR), _total(map(unigram.score, masked)), None)
+
+    def prompts(self, texts: Sequence[str]) -> list[str]:
+        """Return the first words of some lines, with a mask in place of one in the middle."""
+        lines = [self._start(line, min(24, self.context_length // 2)).split(" ") for line in _lines(texts)[:3]]
+        return [
+            " ".join([*words[: len(words) // 2], self.tokenizer.mask_token, *words[len(words) // 2 + 1 :]])
+            for words in lines
+        ]
+
+
+class EncoderDecoderRecipe(Recipe):
+    """Prefix to continuation, each half a context long. Each token is in one continuation; the first continuation of a
+    text has an empty prefix."""
+
+    family = "encoder-decoder"
+    auto_class = AutoModelForSeq2SeqLM
+    predicts = "the continuation of a prefix"
+
+    @classmethod
+    def config(cls, **fields: Any) -> TxEncoderDecoderConfig:
+        """Return the config of the model. `encoder_mixers` and `decoder_mixers` go before `mixers`, and a window is
+        given to the stacks that have a mixer with one."""
+        ids = {name: fields.pop(name) for name in list(fields) if name.endswith("_token_id")}
+        own = {stack: fields.pop(f"{stack}_mixers", None) for stack in ("encoder", "decoder")}
+        shared = fields.pop("mixers", "full")
+        stacks: dict[str, Any] = {stack: {**fields, "mixers": mixers or shared} for stack, mixers in own.items()}
+        windowed = [stack for stack in stacks.values() if _has_window(stack)]
+        for stack in stacks.values():
+            # Without any, both keep the window, and the config refuses it.
+            if windowed and stack not in windowed:
+                stack.pop("sliding_window", None)
+        return TxEncoderDecoderConfig(**stacks, **ids)
+
+    def token_fields(self) -> dict[str, Any]:
+        """Return the fields of the config that the tokenizer decides."""
+        return {**super().token_fields(), "eos_token_id": self.tokenizer.eos_token_id}
+
+    def examples(self, documents: Sequence[Document]) -> list[Example]:
+        """Return pairs of prefix and continuation."""
+        return self._pairs(documents, closes=True)
+
+    def _pairs(self, documents: Sequence[Document], closes: bool) -> list[Example]:
+        return [
+            pair
+            for document in documents
+            for pair in continuation_pairs(
+                document.token_ids,
+                source_length=self.context_length // 2,
+                target_length=self.context_length // 2,
+                eos_token_id=self.tokenizer.eos_token_id,
+                closes=closes,
+            )
+        ]
+
+    def collator(self) -> Callable[[list[Any]], Batch]:
+        """Return what pads sources and targets."""
+        return DataCollatorForSeq2Seq(self.tokenizer)
+
+    def measure(
+        self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
+    ) -> Measurement:
+        """Score the continuations, which together are the documents."""
+        pairs, collate = self._pairs(documents, closes=False), DataCollatorForSeq2Seq(self.tokenizer, model)
+        batches = [collate(pairs[start : start + batch_size]) for start in range(0, len(pairs), batch_size)]
+        score = score_targets(model, [(batch, batch.pop("labels")) for batch in batches], description=_BAR)
+        return Measurement(score, _unigram(unigram, documents), self.num_bytes(documents))
+
+    def prompts(self, texts: Sequence[str]) -> list[str]:
+        """Return a prefix as long as those in training."""
+        return [self._start(text, self.context_length // 2 - 1) for text in texts[:1]]
+
+
+RECIPES: dict[str, type[Recipe]] = {
+    recipe.family: recipe for recipe in (DecoderRecipe, EncoderRecipe, EncoderDecoderRecipe)
+}
+
+
+def _lines(texts: Sequence[str]) -> list[str]:
+    """Return the lines of texts; those of a usual length if there are any."""
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return [line for line in lines if len(line) >= 80] or lines
+
+
+def _has_window(fields: dict[str, Any]) -> bool:
+    mixers = expand_pattern(fields["mixers"], fields["num_hidden_layers"])
+    return any("sliding_window" in MIXERS.get(name).needs for name in mixers)
+
+
+def _total(scores: Iterable[Score]) -> Score:
+    return sum(scores, start=Score(0.0, 0, 0))
+
+
+def _unigram(unigram: UnigramModel, documents: Sequence[Document]) -> Score:
+    return _total(unigram.score(document.token_ids) for document in documents)

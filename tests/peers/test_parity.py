@@ -1,0 +1,131 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The library's own models and ours, with the same weights, compute the same."""
+
+from typing import Any
+
+import pytest
+import torch
+from peers.decoders import CAUSAL, DECODER_HEADS
+from peers.encoder_decoders import SEQ2SEQ
+from peers.encoders import ENCODERS
+from peers.parity import assert_close, batch, gradients, pair
+from peers.tables import LAYERS, TOKENS, VOCABULARY, Peer
+
+PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ
+ROWS = [13, 9, 4]  # longer than all windows, tables of short texts and exact buckets
+
+
+def comparisons() -> list[Any]:
+    found = []
+    for name, peer in PEERS.items():
+        for backend in peer.backends:
+            found.append(pytest.param(peer, backend, "right", id=f"{name}-{backend}-right"))
+            # The library pools the first position of a row, pads included; ours the first real one.
+            if "model.pooler.dense" not in peer.names:
+                found.append(pytest.param(peer, backend, "left", id=f"{name}-{backend}-left"))
+    return found
+
+
+def inputs_of(peer: Peer, config: Any, side: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the inputs of their model and of ours, labels included."""
+    made = batch(ROWS, side, config.pad_token_id, VOCABULARY)
+    labels, position_ids = made.pop("labels"), made.pop("position_ids")
+    generator = torch.Generator().manual_seed(1)
+    kind = peer.ours.__name__
+    if "SequenceClassification" in kind:
+        made["labels"] = torch.tensor([2, 0, 1])
+    elif "QuestionAnswering" in kind:
+        made["start_positions"], made["end_positions"] = torch.tensor([4, 10, 12]), torch.tensor([5, 99, 12])
+    elif "TokenClassification" in kind:
+        made["labels"] = torch.where(labels < 0, labels, labels % 3)
+    elif "MaskedLM" in kind:
+        hidden = torch.rand(labels.shape, generator=generator) < 0.4
+        made["labels"] = labels.masked_fill(~hidden, -100)
+    elif "ConditionalGeneration" in kind:
+        target = batch([5, 8, 7], "right", config.pad_token_id, VOCABULARY, seed=2)
+        made["decoder_attention_mask"] = target["attention_mask"]
+        made["labels"] = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
+        if not peer.same_shift:
+            made["decoder_input_ids"] = target["input_ids"]
+    else:
+        made["labels"] = labels
+    if "model.embed_types" in peer.names:
+        types = torch.randint(0, config.type_vocab_size, labels.shape, generator=generator)
+        made["token_type_ids"] = types
+    theirs, ours = dict(made), dict(made)
+    if peer.positions == "real":
+        theirs["position_ids"] = ours["position_ids"] = position_ids
+    if peer.positions == "rows":
+        ours["position_ids"] = torch.arange(labels.shape[1])[None]
+        ours["decoder_position_ids"] = torch.arange(made["labels"].shape[1])[None]
+    return theirs, ours
+
+
+def states_of(outputs: Any, masks: dict[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    """Return all hidden states at real positions, with names."""
+    states = []
+    for field, mask in (
+        ("hidden_states", "attention_mask"),
+        ("encoder_hidden_states", "attention_mask"),
+        ("decoder_hidden_states", "decoder_attention_mask"),
+    ):
+        layers = getattr(outputs, field, None)
+        if layers is not None:
+            assert len(layers) == LAYERS + 1
+            states += [(f"{field}[{index}]", layer[masks[mask].bool()]) for index, layer in enumerate(layers)]
+    return states
+
+
+@pytest.mark.parametrize(("peer", "backend", "side"), comparisons())
+def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: str, side: str) -> None:
+    theirs, ours = pair(peer, backend)
+    their_inputs, our_inputs = inputs_of(peer, theirs.config, side)
+    expected = theirs(**their_inputs, output_hidden_states=True)
+    actual = ours(**our_inputs, output_hidden_states=True)
+
+    wanted, found = states_of(expected, their_inputs), states_of(actual, our_inputs)
+    assert wanted
+    for (name, value), (_, mine) in zip(wanted, found, strict=True):
+        assert_close(mine, value, name)
+    for field in ("logits", "start_logits", "end_logits"):
+        if field in expected:
+            mine, value = actual[field], expected[field]
+            if "labels" in their_inputs and value.ndim == 3:
+                real = their_inputs.get("decoder_attention_mask", their_inputs["attention_mask"]).bool()
+                mine, value = mine[real], value[real]
+            assert_close(mine, value, field)
+    assert_close(actual.loss, expected.loss, "loss")
+
+    expected.loss.backward()
+    actual.loss.backward()
+    pairs = gradients(peer, theirs, ours)
+    largest = max(value.abs().max().item() for _, value in pairs.values())
+    for name, (mine, value) in pairs.items():
+        if name.endswith("embed_tokens.weight") and theirs.get_input_embeddings().padding_idx is not None:
+            mine[theirs.config.pad_token_id] = value[theirs.config.pad_token_id] = 0  # theirs has no gradient there
+        # Some gradients are zero but for rounding, such as those of the biases of keys.
+        assert_close(mine, value, name, scale=max(value.abs().max().item(), 1e-2 * largest))
+
+
+@pytest.mark.parametrize("beams", [1, 3], ids=["greedy", "beam"])
+@pytest.mark.parametrize("name", CAUSAL | SEQ2SEQ)
+def test_generated_tokens_equal_the_peers(name: str, beams: int) -> None:
+    peer = PEERS[name]
+    side = "left" if peer.ours.__name__.endswith("CausalLM") else "right"
+    prompt = batch([9, 5], side, TOKENS["pad_token_id"], VOCABULARY, seed=3)
+    common = dict(
+        input_ids=prompt["input_ids"],
+        attention_mask=prompt["attention_mask"],
+        max_new_tokens=8,
+        num_beams=beams,
+        do_sample=False,
+        no_repeat_ngram_size=2,  # random models are fond of one token
+    )
+    for cache in ("dynamic", "static", None):
+        # Frequencies that grow with the text stay grown, and they make kept keys differ from keys computed anew: every
+        # call has models of its own, and theirs keeps keys if ours does.
+        theirs, ours = pair(peer, peer.backends[-1])
+        expected = theirs.generate(**common, use_cache=cache is not None)
+        actual = ours.generate(**common, **(dict(cache_implementation=cache) if cache else dict(use_cache=False)))
+        assert actual.tolist() == expected.tolist(), cache
+        assert expected[0, -8:].tolist() != expected[1, -8:].tolist(), "both rows go on alike: this shows little"
