@@ -46,20 +46,22 @@ def register() -> None:
 
 
 def fill_peft_tables(constants: ModuleType) -> None:
-    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, whose projections
-    have the same names as ours.
+    """Tell peft which modules its adapters replace by default: those that they replace in a Llama.
 
     Args:
         constants: the module `peft.utils.constants`.
     """
-    shared = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    ours = {
+        name: name for name in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "norm")
+    }
+    ours |= {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm"}
     for name, table in vars(constants).items():
         if (
             name.startswith("TRANSFORMERS_MODELS_TO_")
             and isinstance(table, dict)
             and isinstance(table.get("llama"), list)
         ):
-            targets = [target for target in table["llama"] if target in shared]
+            targets = [ours[target] for target in table["llama"] if target in ours]
             for config in CONFIGS if targets else ():
                 table.setdefault(config.model_type, targets)
 

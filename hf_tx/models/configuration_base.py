@@ -230,6 +230,25 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             return False
         return not any("sliding_window" in MIXERS.get(name).needs for name in self.mixers)
 
+    @classmethod
+    def _changed(cls, stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        changed = super()._changed(stored, changes)
+        rope = stored.get("rope_parameters")
+        if changes.get("position_type", "rope") != "rope" and "rope_parameters" not in changes:
+            changed.pop("rope_parameters", None)  # no layer rotates any more
+        elif isinstance(changes.get("rope_parameters"), dict) and rope and "rope_theta" in rope:
+            changed["rope_parameters"] = {"rope_theta": rope["rope_theta"], **changes["rope_parameters"]}
+        elif rope and (
+            flat := {key: changes[key] for key in ("rope_theta", "partial_rotary_factor") if key in changes}
+        ):
+            changed = {key: value for key, value in changed.items() if key not in flat}
+            changed["rope_parameters"] = {**rope, **flat}
+        if "mixers" in changes and "sliding_window" not in changes:
+            names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
+            if not any("sliding_window" in MIXERS.get(name).needs for name in names):
+                changed.pop("sliding_window", None)  # no layer has a window any more
+        return changed
+
     def _without_function(self) -> set[str]:
         return super()._without_function() | ({"sliding_window"} if self._window_is_idle() else set())
 

@@ -164,6 +164,16 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         return self.stacks[1].num_attention_heads
 
     @property
+    def num_key_value_heads(self) -> int | None:
+        """Key and value heads of the decoder."""
+        return self.stacks[1].num_key_value_heads
+
+    @property
+    def head_dim(self) -> int | None:
+        """Features of a head of the decoder."""
+        return self.stacks[1].head_dim
+
+    @property
     def num_hidden_layers(self) -> int:
         """Layers of the decoder."""
         return self.stacks[1].num_hidden_layers

@@ -41,6 +41,8 @@ _CONSTRUCTOR_KEYS = frozenset(
         "serialize_explicit_per_layer_config",
     ]
 )
+# Keywords of a load that change fields under another name.
+_ALIASES = frozenset(["rope_theta", "rope_scaling", "partial_rotary_factor", "per_layer_config"])
 # What other versions of the library, and its clients, leave in a file.
 _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
     [
@@ -74,7 +76,11 @@ class TxConfigMixin:
         cls.__eq__ = TxConfigMixin.__eq__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.to_dict() == other.to_dict()  # type: ignore[attr-defined]
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self.to_dict(), other.to_dict()  # type: ignore[attr-defined]
+        # Where a config was read from, and what lies beside it there, is no setting.
+        return all(mine.get(key) == theirs.get(key) for key in {*mine, *theirs} - {"_name_or_path", "auto_map"})
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -101,7 +107,8 @@ class TxConfigMixin:
         owned = _FILE_KEYS | GenerationConfig._get_default_generation_params().keys()
         for key, value in stored.items():
             if key not in known and key not in owned and value is not None:
-                newer = f" The file was written by hf_tx {written_by}, this is {__version__}." if written_by else ""
+                other = written_by not in (None, __version__)
+                newer = f" The file was written by hf_tx {written_by}, this is {__version__}." if other else ""
                 raise ValueError(f"{cls.__name__} has no field {key!r}.{nearest(key, known)}{newer}")
         cleaned = {key: value for key, value in stored.items() if key in known}
         for name, sub_config in cls.sub_configs.items():  # type: ignore[attr-defined]
@@ -136,7 +143,18 @@ class TxConfigMixin:
             close = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
             if close and key not in names:
                 raise ValueError(f"{cls.__name__} has no field {key!r}. Did you mean {close[0]!r}?")
-        return super().from_dict(cls._clean(config_dict), **kwargs)  # type: ignore[misc]
+        # The library would assign changes to the finished config, where nothing derives from them or checks them.
+        changes = {key: kwargs.pop(key) for key in list(kwargs) if key in cls._field_names() | _ALIASES}
+        return super().from_dict(cls._changed(cls._clean(config_dict), changes), **kwargs)  # type: ignore[misc]
+
+    @classmethod
+    def _changed(cls, stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Return what a file says with the changes of the caller; fields of a nested config are changed one by one."""
+        changed = {**stored, **changes}
+        for name in cls.sub_configs:  # type: ignore[attr-defined]
+            if isinstance(changes.get(name), dict):
+                changed[name] = {**(stored.get(name) or {}), **changes[name]}
+        return changed
 
     @classmethod
     def from_json_file(cls, json_file: Any) -> Any:

@@ -68,7 +68,7 @@ def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:
     if not isinstance(pattern, str):
         if len(pattern) != num_layers:
             raise ValueError(
-                f"mixers has {len(pattern)} entries, num_hidden_layers is {num_layers}: a list names one mixer a "
+                f"mixers has {len(pattern)} entries, num_hidden_layers = {num_layers}: a list names one mixer a "
                 "layer. Write a pattern such as 'sliding*5,full' to repeat one."
             )
         return list(pattern)

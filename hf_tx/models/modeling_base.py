@@ -103,6 +103,11 @@ class TxPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.PReLU):
             init.constant_(module.weight, 0.25)
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:
+        """Do nothing: the config takes the code along, and names all classes. The library calls this for classes that
+        it has loaded from a checkpoint, and would copy the code once more."""
+
     def save_pretrained(self, save_directory: Any, *args: Any, include_code: bool = True, **kwargs: Any) -> None:
         """Save weights, config and code; see the library's method of this name.
 
@@ -116,12 +121,9 @@ class TxPreTrainedModel(PreTrainedModel):
         if include_code:
             super().save_pretrained(save_directory, *args, **kwargs)
             return
-        cls = type(self)
-        marked, cls._auto_class = cls._auto_class, None  # the library copies the code of marked classes
         # An attribute, since the config of a checkpoint that came with its code may be of another copy of that code.
         self.config._saved_without_code = True
         try:
             super().save_pretrained(save_directory, *args, **kwargs)
         finally:
-            cls._auto_class = marked
             del self.config._saved_without_code

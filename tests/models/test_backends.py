@@ -40,6 +40,12 @@ def _uncompiled():
         yield
 
 
+@pytest.fixture
+def flash(monkeypatch):
+    """Makes flash_attention_2 available."""
+    flash_emulation.install(monkeypatch)
+
+
 @contextlib.contextmanager
 def registered(name, function, mask):
     """Register a backend for a while. `mask=None` leaves it without a mask function."""
@@ -329,6 +335,11 @@ def test_a_mask_of_the_caller_is_refused_for_foreign_backends():
             states(model, tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
 
 
+def test_a_mask_of_the_caller_is_refused_for_flash(flash):
+    with pytest.raises(ValueError, match="'flash_attention_2' takes no 4-D attention_mask; use 'eager'"):
+        states(build("decoder", "flash_attention_2"), tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
+
+
 def test_masks_of_another_kind_are_passed_as_they_are():
     """A backend's mask function may return an object of its own, which generate() hands back."""
 
@@ -352,11 +363,6 @@ def test_masks_of_another_kind_are_passed_as_they_are():
 
 
 # ------------------------------------------------------------------------------------------------------------ flash
-@pytest.fixture
-def flash(monkeypatch):
-    flash_emulation.install(monkeypatch)
-
-
 FLASH_FEATURES = {
     name: settings for name, settings in FEATURES.items() if not refused_for(settings, "flash_attention_2")
 }

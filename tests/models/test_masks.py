@@ -358,6 +358,27 @@ def test_a_packed_row_goes_on_with_its_cache(mixers, backend, mask, cache):
         assert_close(torch.cat(outputs, dim=1)[real.bool()], expected.flatten(0, 1))
 
 
+def test_documents_of_a_decoder_made_bidirectional():
+    model = shared("decoder", mixers="sliding,full")
+    row, positions = tokens(1, 9), torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+    inputs = dict(is_causal=False, use_cache=False)
+    expected = torch.cat([states(model, part, **inputs) for part in row.split((4, 5), dim=1)], dim=1)
+    assert_close(states(model, row, position_ids=positions, **inputs), expected)
+
+
+@pytest.mark.xfail(strict=True, raises=(IndexError, pytest.fail.Exception), reason="not refused")
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_bidirectional_call_with_a_filled_cache_is_refused(packed):
+    """What the cache holds has not seen the new tokens, and a window keeps one key less than both sides need."""
+    model = shared("decoder", mixers="sliding,full")
+    row, positions = tokens(1, 9), torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+    given = [{"position_ids": part} for part in positions.split((6, 3), dim=1)] if packed else [{}, {}]
+    with torch.no_grad():
+        cache = model(row[:, :6], is_causal=False, use_cache=True, **given[0]).cache
+        with pytest.raises(ValueError, match="is_causal"):
+            model(row[:, 6:], is_causal=False, cache=cache, **given[1])
+
+
 def test_positions_of_one_row_serve_the_whole_batch():
     model = shared("decoder")
     batch = tokens(3, 10)
