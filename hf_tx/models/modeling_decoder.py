@@ -90,6 +90,11 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             ValueError: inputs that contradict each other, or that the attention backend cannot compute.
         """
         output_attentions = pop_flags(kwargs, self.config)
+        if is_causal is False and cache is not None and cache.get_seq_length() > 0:
+            raise ValueError(
+                "is_causal = False with a filled cache: what it holds has not seen the new tokens; pass all tokens "
+                "in one call."
+            )
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
         hidden_states = self.run(

@@ -366,7 +366,6 @@ def test_documents_of_a_decoder_made_bidirectional():
     assert_close(states(model, row, position_ids=positions, **inputs), expected)
 
 
-@pytest.mark.xfail(strict=True, raises=(IndexError, pytest.fail.Exception), reason="not refused")
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_bidirectional_call_with_a_filled_cache_is_refused(packed):
     """What the cache holds has not seen the new tokens, and a window keeps one key less than both sides need."""

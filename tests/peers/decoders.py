@@ -359,7 +359,6 @@ CAUSAL = {
             "transformer.h",
             "transformer.ln_f",
         ),
-        backends=("eager",),
     ),
     **{
         f"gpt_neox_{kind}": Peer(
