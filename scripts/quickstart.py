@@ -60,7 +60,7 @@ class Arguments:
     family: Family = field(default="decoder", metadata={"help": "The kind of model."})
     output: str | None = field(default=None, metadata={"help": "Folder to save to. Default: runs/quickstart-FAMILY."})
     overwrite: bool = field(default=False, metadata={"help": "Replace a checkpoint that is in the output folder."})
-    steps: int = field(default=300, metadata={"help": "Steps of training."})
+    steps: int = field(default=600, metadata={"help": "Steps of training."})
     seed: int = field(default=0, metadata={"help": "The same seed gives the same model."})
     mixers: str = field(default="full", metadata={"help": "The mixer of each layer, such as 'sliding*3,full'."})
     encoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's encoder."})
@@ -75,8 +75,8 @@ class Arguments:
     intermediate_size: int | None = field(
         default=None, metadata={"help": "Features inside the feed-forward layers. Default: 8/3 of the hidden size."}
     )
-    batch_size: int = field(default=8, metadata={"help": "Contexts in a step."})
-    learning_rate: float = field(default=2e-3, metadata={"help": "The highest learning rate."})
+    batch_size: int = field(default=4, metadata={"help": "Contexts in a step."})
+    learning_rate: float = field(default=1e-3, metadata={"help": "The highest learning rate."})
     held_out: float = field(default=0.1, metadata={"help": "Share of the text to measure on, not to train on."})
     prompt: list[str] = field(
         default_factory=list,

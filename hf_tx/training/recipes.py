@@ -36,6 +36,9 @@ from .corpus import Document
 
 # Masks of held-out text are the same in every run, whatever its seed.
 _HELD_OUT_SEED = 0
+_HELD_OUT_MASKED = 0.15
+# More than that teaches more in a short training (Wettig et al., 2023, https://huggingface.co/papers/2202.08005).
+_TRAINING_MASKED = 0.3
 _BAR = "scoring the held-out text"
 
 Example = dict[str, list[int]]
@@ -185,7 +188,8 @@ class DecoderRecipe(Recipe):
 
 
 class EncoderRecipe(Recipe):
-    """Masked tokens: 15% of all, of which 80% read `[MASK]`, 10% another token, and 10% themselves."""
+    """Masked tokens: 30% of all in training and 15% of held-out text, of which 80% read `[MASK]`, 10% another token,
+    and 10% themselves."""
 
     family = "encoder"
     auto_class = AutoModelForMaskedLM
@@ -208,11 +212,11 @@ class EncoderRecipe(Recipe):
 
     def collator(self) -> Callable[[list[Any]], Batch]:
         """Return what masks tokens, anew each time."""
-        return DataCollatorForLanguageModeling(self.tokenizer, seed=self.seed)
+        return DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=_TRAINING_MASKED, seed=self.seed)
 
     def held_out_collator(self) -> Callable[[list[Any]], Batch]:
         """Return what masks the same tokens in every run."""
-        return DataCollatorForLanguageModeling(self.tokenizer, seed=_HELD_OUT_SEED)
+        return DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=_HELD_OUT_MASKED, seed=_HELD_OUT_SEED)
 
     def measure(
         self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
