@@ -59,6 +59,9 @@ def check_sizes(config: Any) -> None:
     for field in ("position_offset", "type_vocab_size"):
         value = getattr(config, field)
         require(value >= 0, field, value, "must not be below 0")
+    for field in ("embedding_scale", "logit_scale", "residual_multiplier"):
+        value = getattr(config, field)
+        require(value is None or value > 0, field, value, "must be above 0")
     require(config.norm_eps > 0, "norm_eps", config.norm_eps, "must be above 0")
     require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
 

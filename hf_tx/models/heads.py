@@ -197,11 +197,15 @@ def last_real_position(
     """Return the index of the last real token of every row, whichever side is padded. *Shape:* `(batch,)`, int64.
 
     Raises:
-        ValueError: several rows, and neither a mask nor a padding token says which tokens are real.
+        ValueError: several rows, and neither a mask nor a padding token says which tokens are real; or the mask
+            leaves a row without a real token, as in a chunk after the end of a text.
     """
     batch, length = hidden_states.shape[:2]
     if attention_mask is not None and attention_mask.ndim == 2:
         real = attention_mask[:, -length:].bool()
+        if not is_tracing(real) and not bool(real.any(-1).all()):
+            empty = (~real.any(-1)).nonzero().flatten().tolist()
+            raise ValueError(f"rows {empty} have no real token in this call, so there is no last one to classify.")
     elif input_ids is not None and pad_token_id is not None:
         real = input_ids != pad_token_id
     elif batch == 1:

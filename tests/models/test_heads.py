@@ -94,6 +94,14 @@ def test_a_decoder_scores_the_last_token_of_a_continued_text(side: str) -> None:
     assert_close(second.logits, expected)
 
 
+def test_a_chunk_after_the_end_of_a_text_is_refused() -> None:
+    model = head("decoder", "ForSequenceClassification")
+    batch, mask = padded([tokens(9), tokens(5, seed=1)], "right")
+    first = model(input_ids=batch[:, :5], attention_mask=mask[:, :5], use_cache=True)
+    with pytest.raises(ValueError, match=r"rows \[1\] have no real token in this call"):
+        model(input_ids=batch[:, 5:], attention_mask=mask, cache=first.cache)
+
+
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_poolings_read_real_positions_only(pooling: str, side: str) -> None:
