@@ -68,6 +68,16 @@ def decoder(**settings):
     )
 
 
+def stateful(mixers, **settings):
+    """A decoder some of whose layers have no attention weights, and whose states cannot be taken back."""
+    return dict(
+        decoder(mixers=mixers, **settings),
+        flags=dict(has_attentions=False),
+        generation=dict(assisted=False),
+        skip=dict(test_gen_outputs_have_the_right_shapes="wants attention weights of every layer"),
+    )
+
+
 def encoder(**settings):
     return dict(
         kind="encoder",
@@ -102,6 +112,9 @@ CASES = {
         embedding_scale=32**0.5,
         head_dim=16,
     ),
+    "gated_delta_decoder": stateful("gated_delta"),
+    "lstm_decoder": stateful("lstm", ffn_type="none"),
+    "hybrid_decoder": stateful("gated_linear,full"),
     "bert_like": encoder(**BERT),
     "rope_encoder": encoder(mixers="sliding,full", sliding_window=3),
     "t5_like": encoder_decoder(T5, T5),

@@ -37,6 +37,12 @@ BACKENDS = ("eager", "sdpa", "flex_attention")
 FAMILIES = ("decoder", "encoder", "encoder_decoder")
 #: Window of the sliding layers: shorter than the texts of the tests.
 WINDOW = 4
+#: Options that make a difference within the texts of the tests.
+MIXER_OPTIONS: dict[str, dict[str, Any]] = {
+    "chunked": dict(chunk_size=3),
+    "dilated": dict(dilation=2),
+    "global_local": dict(global_positions=[1, 4], random_blocks=1, block_size=2),
+}
 
 _CLASSES: dict[tuple[str, str], Any] = {
     ("decoder", "base"): hf_tx.TxDecoderModel,
@@ -52,8 +58,12 @@ def config_of(family: str, encoder: dict[str, Any] | None = None, **settings: An
     """Build a config. `settings` go to every stack of the family, `encoder` changes them for the encoder of an
     encoder-decoder; an `attn_implementation` among them is the model's.
     """
-    if "sliding" in str(settings.get("mixers", "")):
+    used = str(settings.get("mixers", ""))
+    if any(name in used for name in ("sliding", "dilated", "global_local")):
         settings.setdefault("sliding_window", WINDOW)
+    options = {name: value for name, value in MIXER_OPTIONS.items() if name in used.split(",")}
+    if options:
+        settings.setdefault("mixer_options", options)
     backend = {"attn_implementation": settings.pop("attn_implementation", None)}
     if family == "decoder":
         return hf_tx.TxDecoderConfig(**{**SIZES, **TOKENS, **settings}, **backend)
@@ -89,6 +99,9 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 0.3, 0.0 if module.unit_offset else 1.0)
         if isinstance(getattr(module, "bias", None), nn.Parameter):
             normal(module.bias, 0.5)
+        if hasattr(module, "init_parameters"):  # mixers with parameters of their own
+            for parameter in module.parameters(recurse=False):
+                normal(parameter, 0.5 if parameter.ndim == 1 else 1.0 / math.sqrt(parameter.shape[-1]))
     return model
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers.cache_utils import DynamicCache
 from transformers.modeling_utils import PreTrainedModel
 
 from ..models.mixers import MIXERS
 from ..models.modeling_decoder import TxDecoderForCausalLM
 from ..models.modeling_encoder import TxEncoderForMaskedLM
 from ..models.modeling_encoder_decoder import TxEncoderDecoderForConditionalGeneration
+from ..models.modeling_stack import TxStack
 
 _LANGUAGE_MODELS: dict[str, type[PreTrainedModel]] = {
     cls.config_class.model_type: cls  # type: ignore[union-attr]
@@ -39,7 +41,8 @@ class ParameterCount:
             Layers that attend to an encoder count 16 d^2. Embeddings are left out.
         cache_bytes_per_token: bytes that the keys and values of one more token take in all layers whose cache grows
             with the text. 0 for an encoder.
-        cache_bytes_limit: bytes at which the other layers stop growing, such as those of a window.
+        cache_bytes_limit: bytes at which the other layers stop growing: those of a window, and states of constant
+            size.
         cache_bytes_per_source_token: bytes that the decoder of an encoder-decoder keeps of every token of the source.
     """
 
@@ -109,7 +112,7 @@ def parameter_count(
     ordered = {part: by_part[part] for part in (*list(_PARTS)[1:], "head") if part in by_part}
     stacks = [(config, False)] if not config.sub_configs else [(config.encoder, False), (config.decoder, True)]
     decoder = config.get_text_config(decoder=True)
-    growing, limit = _cache_bytes(decoder, cache_dtype)
+    growing, limit = _cache_bytes(decoder, model, cache_dtype)
     return ParameterCount(
         total=sum(by_part.values()),
         by_part=ordered,
@@ -126,14 +129,25 @@ def _key_value_bytes(config: Any, dtype: torch.dtype) -> list[int]:
     return [2 * layer.num_key_value_heads * layer.head_dim * dtype.itemsize for layer in layers]
 
 
-def _cache_bytes(config: Any, dtype: torch.dtype) -> tuple[int, int]:
-    """Return the bytes that one more token adds, and those at which windows are full."""
+def _cache_bytes(config: Any, model: PreTrainedModel, dtype: torch.dtype) -> tuple[int, int]:
+    """Return the bytes that one more token adds, and those at which windows are full and states complete."""
     if not config.is_causal_family:
         return 0, 0
+    stack = next(module for module in model.modules() if isinstance(module, TxStack) and module.is_causal)
     growing = limit = 0
     for idx, (mixer, size) in enumerate(zip(config.mixers, _key_value_bytes(config, dtype), strict=True)):
-        if MIXERS.get(mixer).layer_type == "sliding_attention":
+        if not MIXERS.get(mixer).is_attention:
+            limit += _state_bytes(stack.layers[idx].mixer.to(dtype), config, idx, dtype)  # type: ignore[union-attr]
+        elif MIXERS.get(mixer).layer_type == "sliding_attention":
             limit += size * (config.layer_config(idx).sliding_window - 1)
         else:
             growing += size
     return growing, limit
+
+
+def _state_bytes(mixer: torch.nn.Module, config: Any, layer_idx: int, dtype: torch.dtype) -> int:
+    """Return the bytes of the state that a mixer leaves in the cache, on the meta device."""
+    cache = DynamicCache(config=config)
+    with torch.no_grad():
+        mixer(torch.empty(1, 1, config.hidden_size, dtype=dtype, device="meta"), cache=cache)
+    return cache.layers[layer_idx].recurrent_states[0].nbytes  # type: ignore[union-attr]

@@ -1,17 +1,13 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Softmax attention: the mixers `full` and `sliding`, and attention from a decoder to an encoder."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.masking_utils import (
-    create_bidirectional_mask,
-    create_bidirectional_sliding_window_mask,
-    create_causal_mask,
-    create_sliding_window_causal_mask,
-)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .mixer import CROSS_MIXERS, MIXERS, Mixer
@@ -42,6 +38,7 @@ def eager_attention_forward(
     dropout: float = 0.0,
     softcap: float | None = None,
     position_bias: torch.Tensor | None = None,
+    s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scaled dot-product attention written out (Vaswani et al., 2017, section 3.2.1,
@@ -57,6 +54,8 @@ def eager_attention_forward(
         dropout: probability that a weight is dropped.
         softcap: bounds the scores smoothly: `softcap * tanh(score / softcap)` (Gemma 2).
         position_bias: added to the scores. *Shape:* `(1, heads, queries, keys)`.
+        s_aux: logits of the sinks, which take part in the softmax and have no value (Xiao et al., 2023,
+            https://huggingface.co/papers/2309.17453; learned: GPT-OSS). *Shape:* `(heads,)`.
         **kwargs: what other backends need.
 
     Returns:
@@ -74,7 +73,11 @@ def eager_attention_forward(
         scores = scores + attention_mask
         if scores.dtype == torch.float16:  # the lowest number and a low score add up to -inf
             scores = scores.clamp(min=torch.finfo(torch.float16).min)
+    if s_aux is not None:
+        scores = torch.cat((scores, s_aux.view(1, -1, 1, 1).to(scores.dtype).expand(*scores.shape[:3], 1)), dim=-1)
     weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    if s_aux is not None:
+        weights = weights[..., :-1]
     weights = nn.functional.dropout(weights, p=dropout, training=module.training)
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
 
@@ -117,6 +120,12 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_out_bias)
         self.q_norm = build_norm(config, self.head_dim) if config.qk_norm else None
         self.k_norm = build_norm(config, self.head_dim) if config.qk_norm else None
+        self.sinks = nn.Parameter(torch.empty(config.num_attention_heads)) if config.attention_sinks else None
+
+    def init_parameters(self) -> None:
+        """Draw the sinks as the library draws those of GPT-OSS."""
+        if self.sinks is not None:
+            init.normal_(self.sinks, mean=0.0, std=self.config.initializer_range)
 
     def _source_size(self, config: Any) -> int:
         return config.hidden_size
@@ -185,6 +194,8 @@ class Attention(nn.Module):
             kwargs["sliding_window"] = self.sliding_window if is_causal else self.sliding_window + 1
         if position_bias is not None:
             kwargs["position_bias"] = position_bias
+        if self.sinks is not None:
+            kwargs["s_aux"] = self.sinks
         attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -228,6 +239,9 @@ class CrossAttention(Attention):
     """Attention of a decoder to the states of an encoder. The keys and values are computed once a sequence when there
     is a cache."""
 
+    #: Whether an attention backend computes it, with that backend's mask.
+    uses_backend = True
+
     def _source_size(self, config: Any) -> int:
         return config.cross_attention_hidden_size or config.hidden_size
 
@@ -238,37 +252,45 @@ class CrossAttention(Attention):
         cache: Cache | None,
         source_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if isinstance(cache, EncoderDecoderCache) and cache.is_updated.get(self.layer_idx):
-            layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
-            return layer.keys, layer.values
+        def project(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return super(CrossAttention, self)._keys_and_values(states, None, None, None)
+
+        return crossed_states(cache, self.layer_idx, source_states, project)
+
+
+def crossed_states(
+    cache: Cache | None,
+    layer_idx: int,
+    source_states: torch.Tensor | None,
+    project: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values of an encoder's states: from the cache, or projected and left there.
+
+    Args:
+        cache: of an encoder-decoder, or None.
+        layer_idx: index of the layer.
+        source_states: *Shape:* `(batch, source_length, source_size)`; not needed when the cache holds them.
+        project: makes keys and values of them. *Shape:* `(batch, heads, source_length, size)`.
+
+    Raises:
+        ValueError: neither the states nor a cache that holds them.
+    """
+    if not isinstance(cache, EncoderDecoderCache):
         if source_states is None:
             raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
-        crossed = cache.cross_attention_cache if isinstance(cache, EncoderDecoderCache) else None
-        key, value = super()._keys_and_values(source_states, None, crossed, None)
-        if isinstance(cache, EncoderDecoderCache):
-            cache.is_updated[self.layer_idx] = True
-        return key, value
+        return project(source_states)
+    if cache.is_updated.get(layer_idx):
+        layer: Any = cache.cross_attention_cache.layers[layer_idx]
+        return layer.keys, layer.values
+    if source_states is None:
+        raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
+    cache.is_updated[layer_idx] = True
+    return cache.cross_attention_cache.update(*project(source_states), layer_idx)
 
 
-MIXERS.register(
-    "full",
-    Mixer(
-        module=Attention,
-        layer_type="full_attention",
-        causal_mask=create_causal_mask,
-        bidirectional_mask=create_bidirectional_mask,
-        cost="quadratic",
-    ),
-)
+MIXERS.register("full", Mixer(module=Attention, layer_type="full_attention", cost="quadratic"))
 MIXERS.register(
     "sliding",
-    Mixer(
-        module=SlidingAttention,
-        layer_type="sliding_attention",
-        causal_mask=create_sliding_window_causal_mask,
-        bidirectional_mask=create_bidirectional_sliding_window_mask,
-        cost="linear",
-        needs=("sliding_window",),
-    ),
+    Mixer(module=SlidingAttention, layer_type="sliding_attention", cost="linear", needs=("sliding_window",)),
 )
 CROSS_MIXERS.register("full", CrossAttention)

@@ -3,46 +3,147 @@
 
 A backend computes what the config asks for, or it is refused with the layer, the feature and who can. What the config
 alone decides is checked when a model is built and when its backend is switched; what depends on a call is checked
-before its first layer.
+before its first layer. All backends compute padding, causal and bidirectional layers, windows and shared heads.
 """
 
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+from transformers.modeling_utils import AttentionInterface
 from transformers.utils.generic import is_flash_attention_requested
 
+from .mixer import mixer_options
+from .mixers import MIXERS
 from .positions import POSITIONS
 
 #: Tried in this order when no backend is named.
 DEFAULTS = ("sdpa", "eager")
-#: Backends of the library that compute a feature. What is not listed here is refused for them.
-_COMPUTES = {
-    "softcap": ("eager", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"),
-    "position bias": ("eager", "sdpa", "flex_attention"),
-    "attention weights": ("eager",),
+
+#: The features that not every backend has.
+SOFTCAP = "softcap"
+POSITION_BIAS = "position bias"
+SINKS = "attention sinks"
+#: Masks that are more than causality, a window and padding: functions that never read the mask do not have them.
+PATTERN = "mask of this pattern"
+WEIGHTS = "attention weights"
+FEATURES = (SOFTCAP, POSITION_BIAS, SINKS, PATTERN, WEIGHTS)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a backend declares.
+
+    Attributes:
+        computes: those of `FEATURES` that it has.
+        refuses: `refuses(layer, features)` may say why it cannot serve a layer with this config and these features,
+            although it has them; None when it can.
+        needs_band: whether it is made for layers whose keys lie in a band around the query, and leaves others to
+            another backend.
+        by_distance: whether it takes `position_bias` by distance, `(heads, queries + keys - 1)` with that of distance
+            `key - query` at `key - query + queries - 1`, so that nobody builds a bias for every pair.
+    """
+
+    computes: frozenset[str] = frozenset()
+    refuses: Callable[[Any, frozenset[str]], str | None] | None = None
+    needs_band: bool = False
+    by_distance: bool = False
+
+
+def _backend(*computes: str) -> Backend:
+    return Backend(frozenset(computes))
+
+
+#: What is known of backends; one that is not here has none of the features.
+BACKENDS: dict[str, Backend] = {
+    "eager": _backend(*FEATURES),
+    "sdpa": _backend(POSITION_BIAS, PATTERN),
+    "flex_attention": _backend(SOFTCAP, POSITION_BIAS, SINKS, PATTERN),
+    "flash_attention_2": _backend(SOFTCAP),
+    "flash_attention_3": _backend(SOFTCAP, SINKS),
+    "flash_attention_4": _backend(SOFTCAP, SINKS),
 }
 
 
-def _is_flash(backend: str) -> bool:
-    return is_flash_attention_requested(requested_attention_implementation=backend)
+def register_backend(
+    name: str,
+    attention: Callable[..., Any],
+    mask: Callable[..., Any],
+    refuses: Callable[[Any, frozenset[str]], str | None] | None = None,
+    *,
+    computes: Collection[str] | None = None,
+    needs_band: bool = False,
+    by_distance: bool = False,
+) -> None:
+    """Register a backend in the library's own tables, so that it serves any model of the library, and say what it
+    computes. The library hands a backend without a mask function no mask at all, so both come together.
+
+    Args:
+        name: the name for `attn_implementation`.
+        attention: with the signature of the library's attention functions.
+        mask: with that of its mask functions.
+        refuses: see [`Backend`].
+        computes: see [`Backend`]. Default: none of the features; or, with `refuses`, all that it does not refuse,
+            except attention weights.
+        needs_band: see [`Backend`].
+        by_distance: see [`Backend`].
+
+    Raises:
+        ValueError: `computes` names what is no feature.
+    """
+    if computes is None:
+        computes = () if refuses is None else FEATURES[:-1]
+    if unknown := set(computes) - set(FEATURES):
+        raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, mask)
+    BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance)
 
 
-def _computes(backend: str, feature: str) -> bool:
-    able = _COMPUTES[feature]
-    return backend in able or (_is_flash(backend) and "flash_attention_2" in able)
+def _known(backend: str) -> Backend:
+    """Return what is known of a backend. Kernels from the Hub are flash of the version in their name."""
+    backend = backend.removeprefix("paged|")
+    if backend not in BACKENDS and is_flash_attention_requested(requested_attention_implementation=backend):
+        version = next((number for number in "34" if backend.endswith(f"attn{number}")), "2")
+        backend = f"flash_attention_{version}"
+    return BACKENDS.get(backend, Backend())
 
 
-def _features(config: Any) -> list[tuple[int, str]]:
-    """Return what the layers ask of a backend, as (layer, feature)."""
-    found = []
-    for idx in range(config.num_hidden_layers):
-        layer = config.layer_config(idx)
-        if layer.attn_logit_softcapping is not None:
-            found.append((idx, "softcap"))
-        if POSITIONS.get(layer.position_type).has_bias:
-            found.append((idx, "position bias"))
-    return found
+def layer_features(config: Any, layer_idx: int) -> tuple[str, ...]:
+    """Return what a layer asks of a backend. What is no attention asks nothing."""
+    layer, mixer = config.layer_config(layer_idx), MIXERS.get(config.mixers[layer_idx])
+    if not mixer.is_attention:
+        return ()
+    asked = {
+        SOFTCAP: layer.attn_logit_softcapping is not None,
+        POSITION_BIAS: POSITIONS.get(layer.position_type).has_bias,
+        SINKS: layer.attention_sinks,
+        PATTERN: mixer.pattern is not None,
+    }
+    return tuple(feature for feature, is_asked in asked.items() if is_asked)
+
+
+def has_band(config: Any, layer_idx: int) -> bool:
+    """Whether the keys that a query of a layer sees lie in a band around it."""
+    layer, name = config.layer_config(layer_idx), config.mixers[layer_idx]
+    mixer = MIXERS.get(name)
+    if not mixer.is_attention or mixer.pattern is None:
+        return mixer.is_attention and "sliding_window" in mixer.needs
+    options = mixer_options(config, name)
+    return mixer.pattern(options, layer.sliding_window, config.is_causal_family, None, 0).band is not None
+
+
+def _lacks(backend: Backend, config: Any, layer_idx: int) -> str | None:
+    """Say what a backend lacks for a layer, or return None."""
+    features = layer_features(config, layer_idx)
+    for feature in features:
+        if feature not in backend.computes:
+            return f"it has no {feature}"
+    if backend.refuses is not None and MIXERS.get(config.mixers[layer_idx]).is_attention:
+        return backend.refuses(config.layer_config(layer_idx), frozenset(features))
+    return None
 
 
 def refusal(config: Any, backend: str) -> str | None:
@@ -57,30 +158,44 @@ def refusal(config: Any, backend: str) -> str | None:
             return reason
     if config.sub_configs:
         return None
-    if backend.startswith("paged|"):  # serving with pages builds its masks itself
-        backend = backend.removeprefix("paged|")
-    elif backend not in ALL_MASK_ATTENTION_FUNCTIONS:
+    # Serving with pages builds its masks itself.
+    if not backend.startswith("paged|") and backend not in ALL_MASK_ATTENTION_FUNCTIONS:
         return (
             f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the "
             f"same name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
         )
-    for layer_idx, feature in _features(config):
-        if not _computes(backend, feature):
-            able = ", ".join(repr(name) for name in _COMPUTES[feature])
-            return (
-                f"attn_implementation={backend!r} cannot compute layer {layer_idx} ({config.mixers[layer_idx]!r}): "
-                f"it has no {feature}; use one of {able}"
-            )
-    return None
+    attentions = [idx for idx, name in enumerate(config.mixers) if MIXERS.get(name).is_attention]
+    known, lacks, layer_idx = _known(backend), None, 0
+    if known.needs_band and attentions and not any(has_band(config, idx) for idx in attentions):
+        lacks, layer_idx = "it computes bands, and no layer has one", attentions[0]
+    for idx in attentions:
+        if lacks is None:
+            lacks, layer_idx = _lacks(known, config, idx), idx
+    if lacks is None:
+        return None
+    able = [
+        name
+        for name, other in BACKENDS.items()
+        if not _lacks(other, config, layer_idx) and (has_band(config, layer_idx) or not other.needs_band)
+    ]
+    return (
+        f"attn_implementation={backend!r} cannot compute layer {layer_idx} ({config.mixers[layer_idx]!r}): {lacks}; "
+        f"use one of {', '.join(map(repr, able))}"
+    )
 
 
 def gives_weights(backend: str) -> bool:
     """Whether the backend returns the attention weights beside the output."""
-    return _computes(backend.removeprefix("paged|"), "attention weights")
+    return WEIGHTS in _known(backend).computes
+
+
+def takes_distances(backend: str) -> bool:
+    """Whether the backend takes a bias of the positions by distance; see [`Backend`]."""
+    return _known(backend).by_distance
 
 
 def check_training(config: Any, backend: str, training: bool, device: torch.device) -> None:
-    """Refuse a backend that cannot train the stack, before its first layer.
+    """Refuse a backend that cannot run or train the stack, before its first layer.
 
     Args:
         config: config of the stack.
@@ -91,13 +206,18 @@ def check_training(config: Any, backend: str, training: bool, device: torch.devi
     Raises:
         ValueError: with the feature and who can compute it.
     """
-    if backend != "flex_attention" or not training:
+    if backend != "flex_attention":
+        return
+    layers = range(config.num_hidden_layers)
+    if device.type == "cpu" and any(SINKS in layer_features(config, idx) for idx in layers):
+        raise ValueError("attn_implementation='flex_attention' has no attention sinks on CPU; use 'eager'.")
+    if not training:
         return
     if device.type == "cpu" and torch.is_grad_enabled():
         raise ValueError(
             "attn_implementation='flex_attention' has no backward pass on CPU; train with 'sdpa' or 'eager'."
         )
-    for idx in range(config.num_hidden_layers):
+    for idx in layers:
         dropout = config.layer_config(idx).attention_dropout
         if dropout:
             raise ValueError(

@@ -22,6 +22,7 @@ class TxBlock(GradientCheckpointingLayer):
     - `post`: `norm(x + f(x))` (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762),
     - `sandwich`: `x + norm(f(norm(x)))` (Ding et al., 2021, https://huggingface.co/papers/2105.13290).
 
+    With `residual=False` the sum is `f` alone: a layer replaces what it reads.
     With `parallel_residual` mixer and feed-forward layer read the same input and are added together (GPT-J, PaLM).
 
     Args:
@@ -37,6 +38,7 @@ class TxBlock(GradientCheckpointingLayer):
         sandwich = config.norm_position == "sandwich"
         self.norms_after = config.norm_position == "post"
         self.parallel = config.parallel_residual
+        self.residual = config.residual
         self.residual_multiplier = config.residual_multiplier
         self.dropout = config.hidden_dropout
 
@@ -71,6 +73,8 @@ class TxBlock(GradientCheckpointingLayer):
 
     def _add(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         update = drop(update, self.dropout, self.training)
+        if not self.residual:
+            return update
         return hidden_states + (update if self.residual_multiplier == 1.0 else update * self.residual_multiplier)
 
     def forward(

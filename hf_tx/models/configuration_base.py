@@ -3,6 +3,7 @@
 
 import copy
 import dataclasses
+import itertools
 from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
@@ -23,6 +24,9 @@ from .configuration_checks import (
 )
 from .configuration_storage import TxConfigMixin, check_version
 from .mixers import MIXERS, expand_pattern
+from .plugin_loading import require_plugins, used_plugins
+from .positions import POSITIONS
+from .recurrent_cache import unversioned
 from .version import __version__
 
 
@@ -40,7 +44,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             `hidden_size`.
         num_hidden_layers: number of layers.
         mixers: the mixer of every layer: a list with one name a layer, or a pattern such as `"sliding*5,full"`, which
-            is repeated over the depth. Known: `full`, `sliding`.
+            is repeated over the depth. Attention: `full`, `sliding`, `chunked`, `dilated`, `global_local`. Linear in
+            the length: `linear`, `retention`, `gated_linear`, `delta`, `gated_delta`. Recurrent: `rnn`, `lstm`, `gru`.
         mixer_options: options of a mixer by its name, for mixers that have any.
         sliding_window: causal: how many keys a query of a `sliding` layer sees, itself included. Bidirectional: how
             far it sees on each side.
@@ -51,8 +56,11 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         attention_out_bias: whether the output projection has one. Default: `attention_bias`.
         attention_scale: factor of the scores. Default: `head_dim ** -0.5`.
         attn_logit_softcapping: bounds the scores smoothly at this value.
+        attention_sinks: every head has a learned logit that takes part in the softmax and has no value, so that a
+            query may attend to nothing (GPT-OSS).
         qk_norm: normalise queries and keys of every head.
-        position_type: `none`, `sinusoidal`, `learned`, `relative` (T5), `alibi` or `rope`.
+        position_type: `none`, `sinusoidal`, `learned`, `relative` (T5), `alibi` or `rope`; the last three act on
+            attention only. Default: `rope` when a layer is attention, else `none`.
         rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
             `full_attention` and `sliding_attention`. Only configs with layers that rotate have this attribute.
         rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).
@@ -63,7 +71,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         type_vocab_size: number of token types, 0 for none.
         embedding_norm: normalise the embeddings.
         embedding_scale: factor of the token embeddings.
-        norm_type: `layernorm` or `rmsnorm`.
+        norm_type: `layernorm`, `rmsnorm` or `none`.
         norm_position: `pre`, `post` or `sandwich`.
         norm_eps: added to the variance.
         norm_bias: whether `layernorm` has a bias.
@@ -71,6 +79,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         final_norm: normalise the output of the stack. Default: unless `norm_position` is `post`.
         parallel_residual: mixer and feed-forward layer read the same input.
         parallel_shared_norm: they share one norm (GPT-J) instead of having one each (GPT-NeoX).
+        residual: whether a layer adds to what it reads, or replaces it (the classic recurrent networks).
         residual_multiplier: factor of what a layer adds.
         ffn_type: `mlp`, `glu` or `none`.
         hidden_act: activation, by the library's name.
@@ -89,9 +98,12 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         bos_token_id: id that begins a text.
         eos_token_id: id, or ids, that end one.
         hf_tx_version: the version that wrote the config.
+        plugins: distribution and version of the plug-ins that the names above belong to, by vendor. Derived; a config
+            from a file names what to install.
 
     Raises:
         ValueError: an unknown keyword.
+        ImportError: a plug-in is missing, or cannot be used.
         StrictDataclassError: a field of the wrong type, or a value that breaks a rule; the message names field, value
             and rule.
     """
@@ -110,8 +122,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     attention_out_bias: bool | None = None
     attention_scale: int | float | None = None
     attn_logit_softcapping: int | float | None = None
+    attention_sinks: bool = False
     qk_norm: bool = False
-    position_type: str = "rope"
+    position_type: str | None = None
     # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
     rope_interleaved: bool = False
@@ -130,6 +143,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     final_norm: bool | None = None
     parallel_residual: bool = False
     parallel_shared_norm: bool = False
+    residual: bool = True
     residual_multiplier: int | float = 1.0
     ffn_type: str = "glu"
     hidden_act: str = "silu"
@@ -149,7 +163,10 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     hf_tx_version: str | None = None
+    plugins: dict[str, dict[str, str]] | None = None
 
+    #: Fields, besides `mixers`, whose names a plug-in may have registered.
+    _of_registries: ClassVar[tuple[str, ...]] = ("position_type", "norm_type", "ffn_type")
     #: Whether a stack of this family is causal.
     is_causal_family: ClassVar[bool] = True
 
@@ -160,6 +177,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         stored_layer_types = kwargs.pop("layer_types", None)
         kwargs.pop("model_type", None)
         self.mixers = expand_pattern(self.mixers, self.num_hidden_layers)
+        require_plugins(self._names_to_be(kwargs.get("per_layer_config")), self.plugins)
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
@@ -177,9 +195,12 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             self.attention_out_bias = self.attention_bias
         if self.final_norm is None:
             self.final_norm = self.norm_position != "post"
+        attends = [MIXERS.get(name).is_attention for name in self.mixers]
+        if self.position_type is None:
+            self.position_type = "rope" if any(attends) else "none"
         # The library fills in what is missing, and the dict is the caller's.
         self.rope_parameters = copy.deepcopy(self.rope_parameters)
-        check_rope_nesting(self.rope_parameters, self.layer_types)
+        check_rope_nesting(self.rope_parameters, list(itertools.compress(self.layer_types, attends)))
         if kwargs.get("per_layer_config") is not None:
             check_per_layer_config(kwargs["per_layer_config"], self.mixers)
         rotary_keys = ("rope_theta", "rope_scaling", "partial_rotary_factor")
@@ -187,8 +208,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             key: kwargs[key] for key in rotary_keys if kwargs.get(key) is not None
         }
         super().__post_init__(**kwargs)
-        if "rope" not in self._position_types():
-            types = ", ".join(sorted(self._position_types()))
+        if "rope" not in self.layer_positions:
+            types = ", ".join(sorted(set(self.layer_positions)))
             require(
                 not asked_for_rope, "rope_parameters", asked_for_rope, f"no layer rotates: position_type is {types}"
             )
@@ -201,11 +222,27 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         )
         if stored_layer_types is not None:
             require(
-                list(stored_layer_types) == self.layer_types,
+                [unversioned(name) for name in stored_layer_types] == [unversioned(name) for name in self.layer_types],
                 "layer_types",
                 stored_layer_types,
                 f"contradicts mixers = {self.mixers}, which give {self.layer_types}; leave layer_types out",
             )
+        self.plugins = used_plugins(self._names())
+
+    def _names_to_be(self, overrides: Any) -> list[str]:
+        """Names that a plug-in may have, before the library takes over what differs from layer to layer."""
+        fields = [vars(self), *(overrides.values() if isinstance(overrides, dict) else ())]
+        values = [own.get(name) for own in fields if isinstance(own, dict) for name in self._of_registries]
+        return [value for value in (*self.mixers, *values) if isinstance(value, str)]
+
+    def _names(self) -> list[str]:
+        """Names that a plug-in may have, of every layer."""
+        layers = [self.layer_config(idx) for idx in range(self.num_hidden_layers)]
+        return [*self.mixers, *(getattr(layer, name) for layer in layers for name in self._of_registries)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the config as files hold it, with the plug-ins that it needs as it is now."""
+        return {**super().to_dict(), "plugins": used_plugins(self._names())}
 
     # ---------------------------------------------------------------------------------------------- derived facts
     @property
@@ -222,8 +259,15 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         """Return the config that layer `layer_idx` is built from: this one, with what `per_layer_config` changes."""
         return self.per_layer_config[layer_idx]
 
-    def _position_types(self) -> set[str]:
-        return {self.layer_config(idx).position_type for idx in range(self.num_hidden_layers)}
+    @property
+    def layer_positions(self) -> list[str]:
+        """The position scheme of every layer: what is no attention takes none that works on scores."""
+        schemes = []
+        for idx, mixer in enumerate(self.mixers):
+            name = self.layer_config(idx).position_type
+            takes = MIXERS.get(mixer).is_attention or POSITIONS.get(name).has_embedding
+            schemes.append(name if takes else "none")
+        return schemes
 
     def _window_is_idle(self) -> bool:
         if self.is_heterogeneous or self.sliding_window is None:
@@ -247,6 +291,13 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             if not any("sliding_window" in MIXERS.get(name).needs for name in names):
                 changed.pop("sliding_window", None)  # no layer has a window any more
+        if "mixers" in changes and "position_type" not in changes:
+            names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
+            scheme = changed.get("position_type")
+            taken = scheme in POSITIONS and POSITIONS.get(scheme).has_embedding
+            if not taken and not any(MIXERS.get(name).is_attention for name in names):
+                changed.pop("position_type", None)  # no layer takes it any more
+                changed.pop("rope_parameters", None)
         return changed
 
     def _without_function(self) -> set[str]:
@@ -269,9 +320,11 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     def base_model_tp_plan(self) -> dict[str, str]:  # type: ignore[override]
         """How tensor parallelism shards the stack."""
         plan = {"embed_tokens": "embedding_rowwise"}
-        for name in ("q_proj", "k_proj", "v_proj"):
-            plan[f"layers.*.mixer.{name}"] = "colwise"
-        plan["layers.*.mixer.o_proj"] = "rowwise"
+        # The library knows layers apart by their names only, and what is no attention runs whole on every device.
+        if all(MIXERS.get(name).is_attention for name in self.mixers):
+            for name in ("q_proj", "k_proj", "v_proj"):
+                plan[f"layers.*.mixer.{name}"] = "colwise"
+            plan["layers.*.mixer.o_proj"] = "rowwise"
         feed_forwards = {self.layer_config(idx).ffn_type for idx in range(self.num_hidden_layers)}
         if "glu" in feed_forwards:
             plan["layers.*.mlp.gate_proj"] = "colwise"

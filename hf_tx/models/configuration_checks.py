@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
 from .feed_forward import FEED_FORWARDS
+from .mixer import mixer_options
 from .mixers import MIXERS
 from .norms import NORMS
 from .positions import POSITIONS
@@ -26,6 +28,8 @@ PER_LAYER_FIELDS = (
     "position_type",
     "sliding_window",
 )
+#: Fields that only attention reads, with the value at which they do nothing.
+_OF_SCORES = {"attention_scale": None, "attn_logit_softcapping": None, "attention_sinks": False, "qk_norm": False}
 _PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 # Parameters that a kind of rope cannot do without.
 _ROPE_NEEDS = {
@@ -76,14 +80,22 @@ def check_mixers(config: Any) -> None:
     used = dict.fromkeys(config.mixers)
     for name in used:
         mixer = MIXERS.get(name)
-        mask = mixer.causal_mask if config.is_causal_family else mixer.bidirectional_mask
+        able = mixer.is_causal if config.is_causal_family else mixer.is_bidirectional
         direction = "causal" if config.is_causal_family else "bidirectional"
-        require(mask is not None, "mixers", name, f"cannot be {direction}")
+        require(able, "mixers", name, f"cannot be {direction}")
+    if not any(MIXERS.get(name).is_attention for name in used):
+        for field, neutral in _OF_SCORES.items():
+            value = getattr(config, field)
+            require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
     for name, options in (config.mixer_options or {}).items():
         require(name in used, "mixer_options", name, f"is used by no layer; the mixers are {', '.join(used)}")
         kind = MIXERS.get(name).options
         require(kind is not None, "mixer_options", name, "has no options")
-        kind(**options)  # type: ignore[misc]
+        known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+        for key in options:
+            require_known(f"mixer_options[{name!r}]", key, known)
+    for name in used:
+        mixer_options(config, name)
 
 
 def check_layer(config: Any, mixer: str) -> None:
@@ -116,6 +128,15 @@ def check_blocks(config: Any) -> None:
     require_known("norm_position", place, ("pre", "post", "sandwich"))
     if config.norm_unit_offset:
         require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
+    if not config.residual:
+        require(
+            config.residual_multiplier == 1, "residual_multiplier", config.residual_multiplier, "needs residual = True"
+        )
+        require(not config.parallel_residual, "parallel_residual", True, "needs residual = True")
+    if config.norm_type == "none":
+        require(place == "pre", "norm_position", place, "needs a norm_type other than 'none'")
+        require(not config.qk_norm, "qk_norm", True, "needs a norm_type other than 'none'")
+        require(not config.embedding_norm, "embedding_norm", True, "needs a norm_type other than 'none'")
     if config.parallel_residual:
         require(place == "pre", "parallel_residual", True, f"needs norm_position = 'pre', not {place!r}")
     if config.parallel_shared_norm:
@@ -140,9 +161,12 @@ def check_tied_size(config: Any, tied: bool) -> None:
 
 
 def check_positions(config: Any) -> None:
-    types = config._position_types()
+    types = {config.layer_config(idx).position_type for idx in range(config.num_hidden_layers)}
     for name in types:
         scheme = POSITIONS.get(name)
+        taken = name == "none" or name in config.layer_positions
+        mixers = ", ".join(dict.fromkeys(config.mixers))
+        require(taken, "position_type", name, f"no layer is attention that takes it: the mixers are {mixers}")
         require(
             not scheme.has_embedding or len(types) == 1,
             "position_type",

@@ -17,7 +17,8 @@ class TxDecoderConfig(TxStackConfig):
     r"""Config of [`TxDecoderModel`] and its heads. The defaults give a Llama-like model.
 
     Args:
-        cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`.
+        cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`, `additive` (Bahdanau) or
+            `multiplicative` (Luong).
         cross_attention_hidden_size: features of that encoder's states. Default: `hidden_size`.
 
     All other arguments are those of [`TxStackConfig`].

@@ -6,16 +6,22 @@ Two-dimensional masks say which tokens are real (1) and which are padding (0). A
 True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes are refused.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache
-from transformers.masking_utils import create_bidirectional_mask
+from transformers.masking_utils import (
+    and_masks,
+    create_bidirectional_mask,
+    create_bidirectional_sliding_window_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
 from transformers.utils.generic import is_flash_attention_requested
-from transformers.utils.import_utils import is_tracing
 
+from .documents import Documents, origins, segments
+from .mixer import Band, mixer_options
 from .mixers import MIXERS
 
 # Backends for which the four-dimensional mask of a caller can be put into the form that they take.
@@ -32,12 +38,14 @@ class MaskGroup:
         mixer: name of the mixer.
         layer_idx: the first such layer; its cache gives the lengths.
         window: the window of its layers, or None.
+        options: the options of the mixer, or None.
     """
 
     key: str
     mixer: str
     layer_idx: int
     window: int | None
+    options: Any = None
 
 
 def mask_groups(config: Any) -> list[MaskGroup]:
@@ -48,18 +56,28 @@ def mask_groups(config: Any) -> list[MaskGroup]:
         window = config.layer_config(idx).sliding_window if "sliding_window" in MIXERS.get(mixer).needs else None
         if (mixer, window) not in groups:
             key = mixer if window is None else f"{mixer}:{window}"
-            groups[mixer, window] = MaskGroup(key, mixer, idx, window)
+            groups[mixer, window] = MaskGroup(key, mixer, idx, window, mixer_options(config, mixer))
         layers.append(groups[mixer, window])
     return layers
 
 
 @dataclass
 class _MaskConfig:
-    """What the library's mask functions read from a config, for one group."""
+    """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else."""
 
     _attn_implementation: str
     sliding_window: int | None
     is_causal: bool = True
+    band: Band | None = None
+
+
+#: By whether layers are causal, and whether they have a window.
+_CREATE = {
+    (True, False): create_causal_mask,
+    (True, True): create_sliding_window_causal_mask,
+    (False, False): create_bidirectional_mask,
+    (False, True): create_bidirectional_sliding_window_mask,
+}
 
 
 class _CacheNow:
@@ -84,7 +102,7 @@ def create_mask(
     inputs_embeds: torch.Tensor,
     attention_mask: torch.Tensor | None,
     cache: Cache | None,
-    and_mask_function: Callable | None = None,
+    documents: Documents | None = None,
 ) -> Any:
     """Build the mask of one group with the library's functions.
 
@@ -95,24 +113,37 @@ def create_mask(
         inputs_embeds: gives batch size, length, dtype and device. *Shape:* `(batch, length, any)`.
         attention_mask: padding. *Shape:* `(batch, keys)`, or None.
         cache: earlier keys, or None.
-        and_mask_function: a further condition, with the signature of the library's mask functions.
+        documents: the documents packed in the rows, or None.
 
     Returns:
-        Whatever the backend's mask function returns.
+        Whatever the backend's mask function returns; [`Segments`] for mixers that are no attention.
     """
     mixer = MIXERS.get(group.mixer)
+    if not mixer.is_attention:
+        return segments(inputs_embeds, attention_mask, documents)
+    rules = [] if documents is None else [documents.rule(is_causal)]
     config = _MaskConfig(backend, group.window, is_causal)
+    windowed = group.window is not None
+    if mixer.pattern is not None:
+        windowed = False
+        past = cache.get_query_offset(group.layer_idx) if cache is not None else 0
+        if isinstance(past, torch.Tensor):
+            past = past.clone()  # the counter of a static cache moves in place
+        origin = origins(inputs_embeds, attention_mask, documents)
+        pattern = mixer.pattern(group.options, group.window, is_causal, origin, past)
+        rules.append(pattern.rule)
+        config.band = pattern.band
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
-    arguments: dict[str, Any] = dict(
+    create: Any = _CREATE[is_causal, windowed]
+    return create(
+        config,
         inputs_embeds=inputs_embeds,
         attention_mask=attention_mask,
         cache=cache,
-        and_mask_function=and_mask_function,
+        and_mask_function=and_masks(*rules) if rules else None,
+        **(dict(layer_idx=group.layer_idx) if is_causal else {}),
     )
-    if is_causal:
-        return mixer.causal_mask(config, layer_idx=group.layer_idx, **arguments)  # type: ignore[misc]
-    return mixer.bidirectional_mask(config, **arguments)  # type: ignore[misc]
 
 
 def create_cross_mask(
@@ -141,92 +172,6 @@ def create_cross_mask(
         attention_mask=attention_mask,
         encoder_hidden_states=source,
     )
-
-
-def positions_of(
-    inputs_embeds: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    seq_idx: torch.Tensor | None,
-    past: int | torch.Tensor,
-) -> torch.Tensor:
-    """Return zero-based positions that count real tokens only, so that padding on either side changes nothing.
-
-    Args:
-        inputs_embeds: *Shape:* `(batch, length, any)`.
-        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
-        seq_idx: document numbers; positions begin anew where they change. *Shape:* `(batch, length)`, or None.
-        past: tokens in the cache.
-
-    Returns:
-        *Shape:* `(batch or 1, length)`, int64.
-    """
-    length, device = inputs_embeds.shape[1], inputs_embeds.device
-    if attention_mask is None:
-        before = rank = torch.arange(length, device=device)[None] + past
-    else:
-        real = attention_mask.long()
-        rank = (real.cumsum(-1) - 1)[:, -length:]
-        before = (rank + 1) - real[:, -length:]
-    if seq_idx is not None:
-        changed = torch.zeros_like(seq_idx, dtype=torch.bool)
-        changed[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
-        rank = rank - torch.where(changed, before, 0).cummax(-1).values
-    return rank.clamp(min=0)
-
-
-def document_rule(
-    position_ids: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    inputs_embeds: torch.Tensor,
-    past: int | torch.Tensor,
-    is_causal: bool,
-) -> Callable | None:
-    """Return the condition that isolates documents packed in one row, or None when every row is one document.
-
-    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands
-    at or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule
-    needs no positions of the keys, so that a packed row can go on with its cache.
-
-    Args:
-        position_ids: *Shape:* `(batch or 1, length)`, int64.
-        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
-        inputs_embeds: *Shape:* `(batch, length, any)`.
-        past: tokens in the cache.
-        is_causal: without it, keys must also stand before the end of the document.
-
-    Returns:
-        A function for `and_mask_function`, or None.
-    """
-    batch, length = inputs_embeds.shape[:2]
-    if attention_mask is None:
-        ranks, real = None, None
-        rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
-    else:
-        ranks, real = attention_mask.cumsum(-1) - 1, attention_mask[:, -length:].bool()
-        rank = ranks[:, -length:]
-    start = rank - position_ids
-    if length > 1:
-        # A token that does not begin a document belongs to that of the token before it, whatever its position.
-        begins = position_ids == 0
-        begins[:, 0] = True
-        if real is not None:
-            begins = (begins & real) | (real & (real.cumsum(-1) == 1))
-        start = torch.where(begins, start, torch.iinfo(start.dtype).min).cummax(-1).values
-    start = start.expand(batch, -1)
-    if real is not None:
-        start = torch.where(real, start, 0)
-    if not is_tracing(start) and not bool((start > 0).any()):
-        return None
-
-    def causal_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
-        # Keys past the mask are slots of a static cache that nothing has been written to.
-        key = kv if ranks is None else ranks[b, kv.clamp(max=ranks.shape[1] - 1)]
-        return key >= start[b, q - past]
-
-    def bidirectional_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
-        return start[b, q] == start[b, kv]
-
-    return causal_rule if is_causal else bidirectional_rule
 
 
 def check_packing(

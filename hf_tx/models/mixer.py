@@ -5,9 +5,43 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from .registry import Registry
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where the keys that a query sees can lie, for backends that compute nothing else. Whether a key is visible is
+    said by the mask, never by the band.
+
+    Attributes:
+        left: a query at index `i` sees no key before `i - left`,
+        right: and none after `i + right`,
+        global_positions: except the keys at these positions of its document; and the queries at these positions may
+            see any key of it.
+        origin: index of the key at which the document of each query begins, or None when all begin at 0. *Shape:*
+            `(batch, queries)`, int64.
+    """
+
+    left: int
+    right: int
+    global_positions: tuple[int, ...] = ()
+    origin: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which keys a query sees, beyond what padding, documents and causality hide.
+
+    Attributes:
+        rule: `rule(batch, head, query, key)` over indices, with the signature of the library's mask functions.
+        band: where the rule can hold, or None when that is no band.
+    """
+
+    rule: Callable[..., Any]
+    band: Band | None
 
 
 @dataclass(frozen=True)
@@ -16,31 +50,48 @@ class Mixer:
 
     Attributes:
         module: built as `module(config, layer_idx, backend_config, is_causal)`; called with the hidden states and,
-            by keyword, `position_embeddings`, `attention_mask`, `position_bias`, `cache`; returns the mixed states
-            and the attention weights or None.
+            by keyword, `position_embeddings`, `attention_mask`, `position_bias`, `cache`, `is_causal`; returns the
+            mixed states and the attention weights or None.
         layer_type: the library's name of the cache layer that holds its state. It serves the cache only.
-        causal_mask: builds the mask of a causal layer, with the signature of the library's `create_causal_mask`;
-            None when the mixer cannot be causal.
-        bidirectional_mask: likewise for a bidirectional layer, with that of `create_bidirectional_mask`.
         cost: how time grows with the length.
+        is_causal: whether it can be causal.
+        is_bidirectional: whether it can see both sides.
+        is_attention: whether it weighs values by a softmax over scores: it takes the mask of an attention backend, a
+            position scheme that rotates or adds a bias, and the options of the scores. What is no attention gets the
+            padding and the borders of documents ([`Segments`]) as its mask.
+        pattern: `pattern(options, window, is_causal, origin, past)` returns the [`Pattern`] of an attention, or None
+            when nothing but the window hides keys. `origin` is that of [`Band`], with 0 for None, and `past` the index
+            of the first query.
         options: the dataclass that checks `mixer_options[name]`, or None when the mixer has no options of its own.
         needs: config fields that must be set for this mixer.
         compilable: whether `torch.compile(fullgraph=True)` can trace it.
+        reference: of a mixer of a plug-in, the plain form that it must equal, or its import path `module:function`.
+            `reference(module, hidden_states, **arguments)` is given the mixer itself, for its parameters, and what the
+            mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
     """
 
     module: Callable[..., nn.Module]
     layer_type: str
-    causal_mask: Callable[..., Any] | None
-    bidirectional_mask: Callable[..., Any] | None
     cost: Literal["linear", "quadratic"]
+    is_causal: bool = True
+    is_bidirectional: bool = True
+    is_attention: bool = True
+    pattern: Callable[..., Pattern] | None = None
     options: type | None = None
     needs: tuple[str, ...] = ()
     compilable: bool = True
+    reference: str | Callable[..., Any] | None = None
 
 
 MIXERS: Registry[Mixer] = Registry("mixer")
 #: Mixers between a decoder and its encoder.
 CROSS_MIXERS: Registry[Callable[..., nn.Module]] = Registry("cross_mixer")
+
+
+def mixer_options(config: Any, name: str) -> Any:
+    """Return the checked options of a mixer, or None when it has none."""
+    kind = MIXERS.get(name).options
+    return None if kind is None else kind(**(config.mixer_options or {}).get(name, {}))
 
 
 def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:

@@ -8,7 +8,15 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
+from .mixers import MIXERS
 from .norms import RMSNorm
+from .plugin_loading import find_backend
+
+
+def stack_configs(config: Any) -> list[Any]:
+    """Return the configs of the stacks: the config itself, or those in it."""
+    return [getattr(config, name) for name in config.sub_configs] or [config]
+
 
 _LOSSES = ("full", "chunked")
 
@@ -36,6 +44,10 @@ class TxPreTrainedModel(PreTrainedModel):
     def __init__(self, config: Any, loss_implementation: str = "full") -> None:
         config.validate()  # attributes may have been assigned since it was built
         super().__init__(config)
+        mixers = [MIXERS.get(name) for stack in stack_configs(config) for name in stack.mixers]
+        # Read by generate(): whether it may compile a step, and whether it may take tokens back.
+        self._can_compile_fullgraph = all(mixer.compilable for mixer in mixers)
+        self._is_stateful = not all(mixer.is_attention for mixer in mixers)
         self.loss_implementation = loss_implementation
 
     @property
@@ -62,10 +74,12 @@ class TxPreTrainedModel(PreTrainedModel):
 
         Raises:
             ValueError: the requested backend cannot compute a layer.
+            ImportError: it belongs to a plug-in that cannot be used.
         """
         if requested_attention is None:
             able = (name for name in DEFAULTS if refusal(self.config, name) is None)
             return super().get_correct_attn_implementation(next(able), is_init_check)
+        find_backend(requested_attention)
         backend = super().get_correct_attn_implementation(requested_attention, is_init_check)
         self._refuse(backend)
         return backend
@@ -102,6 +116,8 @@ class TxPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
         elif isinstance(module, nn.PReLU):
             init.constant_(module.weight, 0.25)
+        elif hasattr(module, "init_parameters"):
+            module.init_parameters()
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:

@@ -25,6 +25,7 @@ from .attention import Attention
 from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
+from .cross_attention import AdditiveCrossAttention
 from .heads import LanguageModelHead, last_real_position
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
@@ -41,7 +42,9 @@ class TxCrossDecoder(TxStack):
     _can_record_outputs = {
         "hidden_states": TxBlock,
         "attentions": OutputRecorder(Attention, index=1, layer_name="mixer"),
-        "cross_attentions": OutputRecorder(Attention, index=1, layer_name="cross_mixer"),
+        "cross_attentions": [
+            OutputRecorder(kind, index=1, layer_name="cross_mixer") for kind in (Attention, AdditiveCrossAttention)
+        ],
     }
     _generates_with = "TxEncoderDecoderForConditionalGeneration"
 

@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The stack of layers that every family is built on."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,22 +10,23 @@ from transformers.utils import logging
 from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.import_utils import is_tracing
 
-from .backend_rules import check_training, gives_weights
+from .backend_rules import check_training, gives_weights, takes_distances
 from .block import TxBlock
 from .configuration_base import TxStackConfig
+from .documents import Documents, find_documents, positions_of
 from .feed_forward import drop
 from .masks import (
     check_packing,
     create_cross_mask,
     create_mask,
     custom_mask,
-    document_rule,
     mask_groups,
-    positions_of,
 )
+from .mixers import CROSS_MIXERS, MIXERS
 from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
 from .positions import POSITIONS
+from .recurrent_cache import RecurrentCacheLayer
 
 logger = logging.get_logger(__name__)
 
@@ -59,7 +59,8 @@ class TxStack(TxPreTrainedModel):
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
-        self.layer_positions = [layer.position_type for layer in layer_configs]
+        self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
+        self.layer_positions = config.layer_positions
         self.layer_types = config.layer_types
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
         self.positions: Any = nn.ModuleDict(
@@ -125,8 +126,8 @@ class TxStack(TxPreTrainedModel):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
-        rule = self._documents(inputs_embeds, attention_mask, cache, position_ids, self.is_causal)
-        return self.layer_masks(inputs_embeds, attention_mask, cache, rule, self.is_causal)
+        documents = self._documents(inputs_embeds, attention_mask, cache, position_ids)
+        return self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal)
 
     def _documents(
         self,
@@ -134,25 +135,24 @@ class TxStack(TxPreTrainedModel):
         attention_mask: Any,
         cache: Cache | None,
         position_ids: torch.Tensor | None,
-        is_causal: bool,
-    ) -> Callable | None:
-        """Return the condition that isolates packed documents, or None where there are none."""
+    ) -> Documents | None:
+        """Return the documents packed in the rows, or None where there are none."""
         padding = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
         if position_ids is None or (attention_mask is not None and padding is None):
             return None
         past = cache.get_seq_length() if cache is not None else 0
-        rule = document_rule(position_ids, padding, inputs_embeds, past, is_causal)
-        if rule is not None:
+        documents = find_documents(position_ids, padding, inputs_embeds, past)
+        if documents is not None and self.attends:
             cached = bool(past) if isinstance(past, int) else True
             check_packing(self.config._attn_implementation, inputs_embeds, padding, cached)
-        return rule
+        return documents
 
     def layer_masks(
         self,
         inputs_embeds: torch.Tensor,
         attention_mask: Any,
         cache: Cache | None,
-        document_rule: Callable | None,
+        documents: Documents | None,
         is_causal: bool,
     ) -> dict[str, Any]:
         """Build the mask of every group of layers.
@@ -162,16 +162,27 @@ class TxStack(TxPreTrainedModel):
             attention_mask: padding, *Shape:* `(batch, past + length)`; a mask for all layers, *Shape:* `(batch or 1,
                 heads or 1, length, keys)`; a dict of masks by group, which is returned as it is; or None.
             cache: earlier keys, or None.
-            document_rule: the condition that isolates packed documents, or None.
+            documents: the documents packed in the rows, or None.
             is_causal: whether the layers are causal in this call.
 
         Returns:
             What the backend's mask function returned, by the key of the group.
+
+        Raises:
+            ValueError: see `custom_mask`; a mask that is not two-dimensional for a mixer that is no attention; flash
+                with a static cache and no mask.
         """
         if isinstance(attention_mask, dict):
             return attention_mask
         backend = self.config._attn_implementation
         groups = self.groups
+        if attention_mask is not None and getattr(attention_mask, "ndim", 0) != 2:
+            for group in groups:
+                if not MIXERS.get(group.mixer).is_attention:
+                    raise ValueError(
+                        f"layer {group.layer_idx} ({group.mixer!r}) has no scores to mask: attention_mask must be "
+                        "(batch, tokens), 1 for real tokens."
+                    )
         if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
             return {group.key: attention_mask for group in groups}  # made by the backend's own mask function
         if attention_mask is not None and attention_mask.ndim != 2:
@@ -188,7 +199,7 @@ class TxStack(TxPreTrainedModel):
                 f"{backend} with a static cache needs a 2-D attention_mask, or it reads slots that are still empty."
             )
         return {
-            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, document_rule)
+            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, documents)
             for group in groups
         }
 
@@ -199,14 +210,22 @@ class TxStack(TxPreTrainedModel):
     def _biases(
         self, cache: Cache | None, inputs_embeds: torch.Tensor, is_causal: bool
     ) -> dict[tuple[str, str], torch.Tensor]:
-        """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`."""
+        """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance
+        `(heads, length + keys - 1)` for backends that take them so."""
         biases: dict[tuple[str, str], torch.Tensor] = {}
         length, device = inputs_embeds.shape[1], inputs_embeds.device
+        by_distance = takes_distances(self.config._attn_implementation)
         for name, group in zip(self.layer_positions, self.layer_groups, strict=True):
             if not self.positions[name].has_bias or (name, group.key) in biases:
                 continue
             keys, first = self._keys(cache, group, length)
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
+            if by_distance:
+                distance = torch.arange(1 - length, keys, device=device) + first - past
+                biases[name, group.key] = self.positions[name].bias(distance[None], is_causal, inputs_embeds.dtype)[
+                    0, :, 0
+                ]
+                continue
             queries = torch.arange(length, device=device) + past
             distance = (torch.arange(keys, device=device) + first)[None] - queries[:, None]
             bias = self.positions[name].bias(distance, is_causal, inputs_embeds.dtype)
@@ -234,7 +253,11 @@ class TxStack(TxPreTrainedModel):
         """
         backend = self.config._attn_implementation
         check_training(self.config, backend, self.training, self.device)
-        if not output_attentions or gives_weights(backend):
+        from_backend = self.attends or (self.crosses and CROSS_MIXERS.get(self.config.cross_mixer).uses_backend)
+        if output_attentions and not self.attends and not self.crosses:
+            mixers = ", ".join(dict.fromkeys(self.config.mixers))
+            logger.warning_once(f"output_attentions=True gives nothing: no layer is attention, but {mixers}.")
+        if not output_attentions or not from_backend or gives_weights(backend):
             return self._run(**inputs)
         # Recomputing in the backward pass, and masks made for another backend, outlive this call.
         checkpointed = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
@@ -289,9 +312,9 @@ class TxStack(TxPreTrainedModel):
         self._check_positions(position_ids)
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
-        rule = self._documents(inputs_embeds, attention_mask, own_cache, packed_positions, is_causal)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, rule, is_causal)
-        if rule is not None:
+        documents = self._documents(inputs_embeds, attention_mask, own_cache, packed_positions)
+        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
+        if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = self._biases(own_cache, inputs_embeds, is_causal)
         rotations = {
@@ -322,6 +345,13 @@ class TxStack(TxPreTrainedModel):
         if source is None:
             raise ValueError("the decoder of an encoder-decoder needs encoder_hidden_states")
         backend, heads = self.config._attn_implementation, self.config.num_attention_heads
+        if not CROSS_MIXERS.get(self.config.cross_mixer).uses_backend:
+            if mask is not None and mask.ndim != 2:
+                raise ValueError(
+                    f"cross_mixer = {self.config.cross_mixer!r} takes the padding of the source as its mask, (batch, "
+                    f"source_length), not the shape {tuple(mask.shape)}."
+                )
+            return None if mask is None else mask.bool()
         if mask is not None and mask.ndim == 4:
             return custom_mask(mask, backend, inputs_embeds, source.shape[1], heads)
         return create_cross_mask(backend, inputs_embeds, source, mask)
@@ -336,11 +366,11 @@ def pop_flags(kwargs: dict[str, Any], config: Any) -> bool:
 
 def _widen_cross_cache(cache: Cache | None) -> None:
     """Let every layer keep all states of the encoder. Caches are built from the decoder's config, so those of sliding
-    layers would keep a window of them."""
-    if isinstance(cache, EncoderDecoderCache) and any(cache.cross_attention_cache.is_sliding):
+    layers would keep a window of them, and those of recurrent layers none."""
+    if isinstance(cache, EncoderDecoderCache):
         layers: list[Any] = cache.cross_attention_cache.layers
         for idx, layer in enumerate(layers):
-            if layer.is_sliding and not layer.is_initialized:
+            if (layer.is_sliding or isinstance(layer, RecurrentCacheLayer)) and not layer.is_initialized:
                 layers[idx] = DynamicLayer()
 
 

@@ -53,9 +53,14 @@ def _layernorm(config: Any, size: int) -> nn.Module:
     return nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)
 
 
+def _none(config: Any, size: int) -> nn.Module:
+    return nn.Identity()
+
+
 NORMS: Registry[Any] = Registry("norm_type")
 NORMS.register("layernorm", _layernorm)
 NORMS.register("rmsnorm", _rmsnorm)
+NORMS.register("none", _none)
 
 
 def build_norm(config: Any, size: int | None = None) -> nn.Module:

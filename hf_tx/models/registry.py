@@ -2,7 +2,7 @@
 """Named choices: what a config may say, and what stands behind the name."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        #: Asked for a name that is unknown: registers it if a plug-in has it, or says what is known of that plug-in.
+        self.find: Callable[[str], str] | None = None
         self._entries: dict[str, tuple[T, str]] = {}
 
     def register(self, name: str, value: T, origin: str = "hf_tx") -> None:
@@ -50,24 +52,36 @@ class Registry(Generic[T]):
         Raises:
             ValueError: the name is taken.
         """
+        self.refuse_taken(name, origin)
+        self._entries[name] = (value, origin)
+
+    def refuse_taken(self, name: str, origin: str) -> None:
+        """Raise ValueError if `name` is taken; `origin` is who wants it."""
         if name in self._entries:
             raise ValueError(
                 f"{self.kind} {name!r} is registered by {self._entries[name][1]} already; {origin} needs another name."
             )
-        self._entries[name] = (value, origin)
 
     def get(self, name: str) -> T:
         """Return what stands behind `name`.
 
         Raises:
             ValueError: the name is unknown; the message lists the known ones.
+            ImportError: it belongs to a plug-in that cannot be used.
         """
         if name not in self._entries:
-            known = ", ".join(self._entries)
-            raise ValueError(f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Known: {known}.")
+            hint = self._ask_plugins(name)
+            if name not in self._entries:
+                known = ", ".join(self._entries)
+                raise ValueError(f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Known: {known}.{hint}")
         return self._entries[name][0]
 
+    def _ask_plugins(self, name: object) -> str:
+        return self.find(name) if self.find is not None and isinstance(name, str) else ""
+
     def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            self._ask_plugins(name)
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:

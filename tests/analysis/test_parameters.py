@@ -41,10 +41,11 @@ def test_nothing_is_built(monkeypatch):
     assert parameter_count(big).total > 80e9  # 160 GB in bf16, which no test machine holds
 
 
-def test_cache_bytes_equal_a_real_cache():
+@pytest.mark.parametrize("mixers", ["sliding,full,full", "chunked,gated_delta,lstm", "linear,sliding,full"])
+def test_cache_bytes_equal_a_real_cache(mixers):
     config = hf_tx.TxDecoderConfig(
         vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        mixers="sliding,full", sliding_window=4,
+        mixers=mixers, sliding_window=4 if "sliding" in mixers else None,
     )  # fmt: skip
     model = hf_tx.TxDecoderForCausalLM(config).eval()
 
@@ -52,7 +53,9 @@ def test_cache_bytes_equal_a_real_cache():
         cache = DynamicCache(config=config)
         with torch.no_grad():
             model(torch.ones(1, length, dtype=torch.long), cache=cache)
-        return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) * 4
+        states = [layer.recurrent_states[0] for layer in cache.layers if hasattr(layer, "recurrent_states")]
+        keys = [part for layer in cache.layers if layer.keys is not None for part in (layer.keys, layer.values)]
+        return sum(part.nbytes for part in states + keys)
 
     count = parameter_count(config, cache_dtype=torch.float32)
     assert bytes_after(11) - bytes_after(10) == count.cache_bytes_per_token

@@ -343,7 +343,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(mixers=[]), ("mixers", "0", "num_hidden_layers = 2")),
     (dict(mixers=[1, 2]), ("mixers", "[1, 2]", "str")),
     (dict(mixers="slidng", sliding_window=4), ("mixer", "'slidng'", "Did you mean 'sliding'", *MIXERS)),
-    (dict(mixers=["full", "lstm"]), ("mixer", "'lstm'", *MIXERS)),
+    (dict(mixers=["full", "lstn"]), ("mixer", "'lstn'", "Did you mean 'lstm'?", *MIXERS)),
     (dict(mixer_options={"full": {"heads": 3}}), ("mixer_options", "'full'", "no options")),
     (dict(mixer_options={"sliding": {}}), ("mixer_options", "'sliding'", "used by no layer")),
     (dict(layer_types=["full_attention"]), ("layer_types = ['full_attention']", "mixers", "full_attention")),
@@ -500,8 +500,8 @@ class Options:
 def test_a_mixer_says_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which direction it works in, and its options."""
     full = MIXERS.get("full")
-    forward = dataclasses.replace(full, bidirectional_mask=None, options=Options)
-    backward = dataclasses.replace(full, causal_mask=None)
+    forward = dataclasses.replace(full, is_bidirectional=False, options=Options)
+    backward = dataclasses.replace(full, is_causal=False)
     monkeypatch.setattr(MIXERS, "_entries", {"forward": (forward, "test"), "both ways": (backward, "test")})
 
     refused(["mixers = 'forward'", "bidirectional"], make, "encoder", mixers="forward")

@@ -22,11 +22,10 @@ from tiny_models import (
     uncompiled,
 )
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache
-from transformers.masking_utils import and_masks, create_causal_mask
 
 from hf_tx.models.attention import Attention
 from hf_tx.models.masks import check_packing
-from hf_tx.models.mixer import MIXERS, Mixer
+from hf_tx.models.mixer import MIXERS, Mixer, Pattern
 from hf_tx.models.positions import POSITIONS
 
 LENGTH = 12
@@ -195,24 +194,15 @@ def test_two_windows_in_one_model(family, cache, backend):
         assert torch.equal(seen, expected_keys(LENGTH, window, causal=family == "decoder"))
 
 
-def even_mask(config, and_mask_function=None, **arguments):
-    """A causal mask of the keys at an even distance."""
-    rule = lambda b, h, q, kv: (q - kv) % 2 == 0  # noqa: E731
-    if and_mask_function is not None:
-        rule = and_masks(rule, and_mask_function)
-    return create_causal_mask(config, and_mask_function=rule, **arguments)
+def even_keys(options, window, is_causal, origin, past):
+    """A pattern of the keys at an even distance."""
+    return Pattern(lambda b, h, q, kv: (q - kv) % 2 == 0, band=None)
 
 
 @pytest.fixture
 def even_mixer():
     """A second mixer whose cache is that of `full` layers."""
-    mixer = Mixer(
-        module=Attention,
-        layer_type="full_attention",
-        causal_mask=even_mask,
-        bidirectional_mask=None,
-        cost="quadratic",
-    )
+    mixer = Mixer(Attention, "full_attention", cost="quadratic", is_bidirectional=False, pattern=even_keys)
     MIXERS.register("even", mixer, origin="test")
     yield
     del MIXERS._entries["even"]

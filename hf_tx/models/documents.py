@@ -1,0 +1,163 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Where the tokens of a row stand: their positions, and the documents packed in one row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.utils.import_utils import is_tracing
+
+
+def positions_of(
+    inputs_embeds: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    seq_idx: torch.Tensor | None,
+    past: int | torch.Tensor,
+) -> torch.Tensor:
+    """Return zero-based positions that count real tokens only, so that padding on either side changes nothing.
+
+    Args:
+        inputs_embeds: *Shape:* `(batch, length, any)`.
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        seq_idx: document numbers; positions begin anew where they change. *Shape:* `(batch, length)`, or None.
+        past: tokens in the cache.
+
+    Returns:
+        *Shape:* `(batch or 1, length)`, int64.
+    """
+    length, device = inputs_embeds.shape[1], inputs_embeds.device
+    if attention_mask is None:
+        before = rank = torch.arange(length, device=device)[None] + past
+    else:
+        real = attention_mask.long()
+        rank = (real.cumsum(-1) - 1)[:, -length:]
+        before = (rank + 1) - real[:, -length:]
+    if seq_idx is not None:
+        changed = torch.zeros_like(seq_idx, dtype=torch.bool)
+        changed[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
+        rank = rank - torch.where(changed, before, 0).cummax(-1).values
+    return rank.clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents packed in the rows of a batch.
+
+    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands
+    at or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule
+    needs no positions of the keys, so that a packed row can go on with its cache.
+
+    Attributes:
+        start: rank at which the document of each query begins. *Shape:* `(batch, length)`, int64.
+        begins: whether a document begins here. *Shape:* `(batch, length)`, bool.
+        ranks: ranks of the keys, or None when every key is real and its rank is its index. *Shape:*
+            `(batch, past + length)`, int64.
+        past: tokens in the cache.
+    """
+
+    start: torch.Tensor
+    begins: torch.Tensor
+    ranks: torch.Tensor | None
+    past: int | torch.Tensor
+
+    def rule(self, is_causal: bool) -> Callable[..., Any]:
+        """Return the condition that isolates the documents, for `and_mask_function`. Without `is_causal`, keys must
+        also stand before the end of the document."""
+        start, ranks, past = self.start, self.ranks, self.past
+
+        def causal_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
+            # Keys past the mask are slots of a static cache that nothing has been written to.
+            key = kv if ranks is None else ranks[b, kv.clamp(max=ranks.shape[1] - 1)]
+            return key >= start[b, q - past]
+
+        def bidirectional_rule(b: Any, h: Any, q: Any, kv: Any) -> Any:
+            return start[b, q] == start[b, kv]
+
+        return causal_rule if is_causal else bidirectional_rule
+
+
+def find_documents(
+    position_ids: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    inputs_embeds: torch.Tensor,
+    past: int | torch.Tensor,
+) -> Documents | None:
+    """Return the documents packed in the rows, or None when every row is one document.
+
+    Args:
+        position_ids: *Shape:* `(batch or 1, length)`, int64.
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        inputs_embeds: *Shape:* `(batch, length, any)`.
+        past: tokens in the cache.
+    """
+    batch, length = inputs_embeds.shape[:2]
+    if attention_mask is None:
+        ranks, real = None, None
+        rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
+    else:
+        ranks, real = attention_mask.cumsum(-1) - 1, attention_mask[:, -length:].bool()
+        rank = ranks[:, -length:]
+    start = rank - position_ids
+    begins = position_ids == 0
+    if real is not None:
+        begins = begins & real
+    if length > 1:
+        # A token that does not begin a document belongs to that of the token before it, whatever its position.
+        known = begins.clone()
+        known[:, 0] = True
+        if real is not None:
+            known = (known & real) | (real & (real.cumsum(-1) == 1))
+        start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1).values
+    start = start.expand(batch, -1)
+    if real is not None:
+        start = torch.where(real, start, 0)
+    if not is_tracing(start) and not bool((start > 0).any()):
+        return None
+    return Documents(start, begins.expand(batch, -1), ranks, past)
+
+
+def origins(
+    inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, documents: Documents | None
+) -> torch.Tensor | None:
+    """Return the index of the key at which the document of every query begins, or None when that is 0 everywhere.
+    Padding inside a document counts as its tokens. *Shape:* `(batch, length)`, int64."""
+    first = None
+    if attention_mask is not None:
+        first = attention_mask.long().argmax(-1, keepdim=True).expand(-1, inputs_embeds.shape[1])
+    if documents is None:
+        return first
+    return documents.start if first is None else documents.start + first
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What a mixer that is no attention has to know of a batch: padding, which must never reach its state, and the
+    borders of documents, which its state must not cross.
+
+    Attributes:
+        real: whether a token is real, or None when all are. *Shape:* `(batch, length)`, bool.
+        document: number of the document of a token: 0 goes on with the state, others begin with none; or None when
+            all go on with it. *Shape:* `(batch, length)`, int64.
+    """
+
+    real: torch.Tensor | None = None
+    document: torch.Tensor | None = None
+
+
+def segments(
+    inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, documents: Documents | None
+) -> Segments:
+    """Return the padding and the borders of documents of the tokens in this call.
+
+    Args:
+        inputs_embeds: *Shape:* `(batch, length, any)`.
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        documents: the documents packed in the rows, or None.
+    """
+    real = None
+    if attention_mask is not None:
+        real = attention_mask[:, -inputs_embeds.shape[1] :].bool()
+        if not is_tracing(real) and bool(real.all()):
+            real = None
+    return Segments(real, None if documents is None else documents.begins.long().cumsum(-1))

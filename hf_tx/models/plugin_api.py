@@ -1,0 +1,298 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What a plug-in is handed: the calls by which it registers what it brings, and the parts that it may build on."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal
+
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .attention import Attention
+from .backend_rules import FEATURES, register_backend
+from .documents import Segments
+from .feed_forward import FEED_FORWARDS
+from .mixer import Band, Mixer, Pattern, mixer_options
+from .mixers import MIXERS
+from .norms import NORMS, build_norm
+from .positions import POSITIONS, PositionScheme, apply_rotary
+from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
+from .registry import Registry
+
+#: The version of what follows. A change that breaks plug-ins raises it.
+API_VERSION = 1
+
+#: What a plug-in can add names to, besides backends.
+REGISTRIES: tuple[Registry[Any], ...] = (MIXERS, POSITIONS, NORMS, FEED_FORWARDS)
+
+State = Literal["kv", "window kv", "recurrent"]
+#: By the state of a mixer: the library's name of its cache layer.
+_LAYER_TYPES: dict[State | None, str] = {
+    "kv": "full_attention",
+    "window kv": "sliding_attention",
+    "recurrent": RECURRENT_LAYER_TYPE,
+    None: "full_attention",
+}
+# Names in which the library looks for the word, and then treats the backend as its own of that kind.
+_WORDS_OF_THE_LIBRARY = ("flash", "sdpa", "flex_attention", "paged|")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An installed plug-in, as the metadata of its distribution describes it; nothing of it is imported.
+
+    Attributes:
+        name: name of the entry point. It is the vendor that the names of the plug-in begin with.
+        distribution: the distribution that brings it.
+        version: the version of that distribution.
+        target: the entry point, `module:function`.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    target: str
+
+    @property
+    def origin(self) -> str:
+        """Distribution, version and entry point, for messages."""
+        return f"{self.distribution} {self.version} ({self.target})"
+
+
+class PluginApi:
+    """Handed to the function that the entry point of a plug-in names. It collects what that function registers, and
+    nothing of it counts unless all of it is right.
+
+    The classes and functions among its attributes are those of the copy of hf_tx that asks, so that a plug-in need not
+    import hf_tx, and serves the copy that came with a checkpoint as well.
+
+    Args:
+        plugin: the plug-in that registers.
+    """
+
+    version = API_VERSION
+    Attention = Attention
+    Band = Band
+    Pattern = Pattern
+    PositionScheme = PositionScheme
+    Segments = Segments
+    apply_rotary = staticmethod(apply_rotary)
+    build_norm = staticmethod(build_norm)
+    mixer_options = staticmethod(mixer_options)
+    read_state = staticmethod(read_state)
+    write_state = staticmethod(write_state)
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.entries: dict[str, Registry[Any]] = {registry.kind: Registry(registry.kind) for registry in REGISTRIES}
+        self.backends: Registry[dict[str, Any]] = Registry("attn_implementation")
+
+    def mixer(
+        self,
+        name: str,
+        module: Callable[..., nn.Module],
+        *,
+        state: State | None,
+        reference: str | Callable[..., Any] | None = None,
+        cost: Literal["linear", "quadratic"] | None = None,
+        options: type | None = None,
+        is_causal: bool | None = None,
+        is_bidirectional: bool = True,
+        pattern: Callable[..., Pattern] | None = None,
+        needs: tuple[str, ...] = (),
+        compilable: bool = True,
+    ) -> None:
+        """Register a mixer; see [`Mixer`] for what is not said here.
+
+        Args:
+            name: `vendor/name`.
+            module: built as `module(config, layer_idx, backend_config, is_causal)`.
+            state: what the cache keeps for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
+                tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. With keys
+                and values it is attention.
+            reference: the plain form that the mixer must equal, or its import path `module:function`; see [`Mixer`].
+            cost: how time grows with the length. Default: `quadratic` for `kv`, else `linear`.
+            options: the dataclass of its options.
+            is_causal: whether it can be causal. Default: unless `state` is None.
+            is_bidirectional: whether it can see both sides.
+            pattern: which keys a query sees, for attention.
+            needs: config fields that must be set. `sliding_window` is among them for `window kv`.
+            compilable: whether `torch.compile(fullgraph=True)` can trace it.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        what = f"mixer {name!r}"
+        if state not in _LAYER_TYPES:
+            raise ValueError(f"{what}: state = {state!r}: must be 'kv', 'window kv', 'recurrent' or None.")
+        is_causal = state is not None if is_causal is None else is_causal
+        if is_causal and state is None:
+            raise ValueError(f"{what}: state = None: a causal mixer needs a state, or it cannot generate.")
+        _check_reference(what, reference)
+        _check_callable(what, "module", module)
+        if options is not None and not (isinstance(options, type) and is_dataclass(options)):
+            raise ValueError(f"{what}: options = {options!r}: must be a dataclass.")
+        attends = state in ("kv", "window kv")
+        if pattern is not None and not attends:
+            raise ValueError(f"{what}: a pattern says which keys a query sees, so it needs state = 'kv'.")
+        if state == "window kv":
+            needs = tuple(dict.fromkeys((*needs, "sliding_window")))
+        mixer = Mixer(
+            module=module,
+            layer_type=_LAYER_TYPES[state],
+            cost=cost or ("quadratic" if state == "kv" else "linear"),
+            is_causal=is_causal,
+            is_bidirectional=is_bidirectional,
+            is_attention=attends,
+            pattern=pattern,
+            options=options,
+            needs=needs,
+            compilable=compilable,
+            reference=reference,
+        )
+        self._add(self.entries[MIXERS.kind], name, mixer)
+
+    def position(self, name: str, scheme: type[PositionScheme]) -> None:
+        """Register a position scheme.
+
+        Args:
+            name: `vendor/name`.
+            scheme: a subclass of `PositionScheme`.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        if not (isinstance(scheme, type) and issubclass(scheme, PositionScheme)):
+            raise ValueError(f"position {name!r}: {scheme!r} must be a subclass of api.PositionScheme.")
+        self._add(self.entries[POSITIONS.kind], name, scheme)
+
+    def norm(self, name: str, build: Callable[..., nn.Module]) -> None:
+        """Register a norm.
+
+        Args:
+            name: `vendor/name`.
+            build: `build(config, size)` returns a module that normalises the last dimension, of `size` features.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        _check_callable(f"norm {name!r}", "build", build)
+        self._add(self.entries[NORMS.kind], name, build)
+
+    def feed_forward(self, name: str, build: Callable[..., nn.Module]) -> None:
+        """Register a feed-forward layer.
+
+        Args:
+            name: `vendor/name`.
+            build: `build(config)` returns a module that maps `(..., hidden_size)` to `(..., hidden_size)`.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        _check_callable(f"feed_forward {name!r}", "build", build)
+        self._add(self.entries[FEED_FORWARDS.kind], name, build)
+
+    def backend(
+        self,
+        name: str,
+        *,
+        attention: Callable[..., Any],
+        mask: Callable[..., Any] | None = None,
+        supports: Callable[[Any, frozenset[str]], str | None] | None = None,
+        computes: Collection[str] | None = None,
+        needs_band: bool = False,
+        by_distance: bool = False,
+    ) -> None:
+        """Register an attention backend in the library's own tables, so that it serves any model of the library.
+
+        Args:
+            name: `vendor_name`.
+            attention: with the signature of the library's attention functions.
+            mask: with that of its mask functions. Without one the library would hand out no mask at all.
+            supports: `supports(layer, features)` returns None when it can serve a layer with this config and these
+                features, else the reason: `refuses` of [`Backend`].
+            computes: see `register_backend`, as for the rest.
+            needs_band: whether it is made for layers whose keys lie in a band around the query.
+            by_distance: whether it takes the bias of the positions by distance.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        what = f"backend {name!r}"
+        _check_callable(what, "attention", attention)
+        if mask is None:
+            raise ValueError(f"{what}: has no mask function, so padding would be ignored; give mask=.")
+        _check_callable(what, "mask", mask)
+        for word in _WORDS_OF_THE_LIBRARY:
+            if word in name:
+                raise ValueError(f"{what}: the library takes names with {word!r} for its own; choose another name.")
+        if unknown := set(computes or ()) - set(FEATURES):
+            raise ValueError(f"{what}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+        arguments = dict(
+            attention=attention,
+            mask=mask,
+            refuses=supports,
+            computes=computes,
+            needs_band=needs_band,
+            by_distance=by_distance,
+        )
+        self._add(self.backends, name, arguments, separator="_")
+
+    def _add(self, registry: Registry[Any], name: str, value: Any, separator: str = "/") -> None:
+        prefix = f"{self.plugin.name}{separator}"
+        if not name.startswith(prefix) or name == prefix:
+            raise ValueError(f"{registry.kind} {name!r}: the names of this plug-in must begin with {prefix!r}.")
+        registry.register(name, value, self.plugin.origin)
+
+    def names(self) -> dict[str, list[str]]:
+        """Return what has been registered: names by kind."""
+        found = {kind: list(registry) for kind, registry in self.entries.items()}
+        return {kind: names for kind, names in (*found.items(), (self.backends.kind, list(self.backends))) if names}
+
+    def refuse_taken(self) -> None:
+        """Raise ValueError, with both origins, if a name that has been registered here is known already."""
+        for registry in REGISTRIES:
+            for name in self.entries[registry.kind]:
+                registry.refuse_taken(name, self.plugin.origin)
+        for name in self.backends:
+            _refuse_taken_backend(name, self.backends.get(name)["attention"], self.plugin.origin)
+
+    def commit(self) -> None:
+        """Make what has been registered known: all of it, or nothing.
+
+        Raises:
+            ValueError: a name is taken; both origins are named.
+        """
+        self.refuse_taken()
+        for registry in REGISTRIES:
+            for name in self.entries[registry.kind]:
+                registry.register(name, self.entries[registry.kind].get(name), self.plugin.origin)
+        for name in self.backends:
+            register_backend(name, **self.backends.get(name))
+
+
+def _check_callable(what: str, argument: str, value: Any) -> None:
+    if not callable(value):
+        raise ValueError(f"{what}: {argument} = {value!r}: must be callable.")
+
+
+def _check_reference(what: str, reference: Any) -> None:
+    if not reference:
+        raise ValueError(f"{what}: has no reference; give the plain form that it must equal, reference=.")
+    if isinstance(reference, str):
+        module, _, function = reference.partition(":")
+        if not module or not function:
+            raise ValueError(f"{what}: reference = {reference!r}: must be 'module:function'.")
+    else:
+        _check_callable(what, "reference", reference)
+
+
+def _refuse_taken_backend(name: str, attention: Any, origin: str) -> None:
+    """The library's tables are global: another copy of hf_tx may have registered the same function there."""
+    known = ALL_ATTENTION_FUNCTIONS.get(name)
+
+    def place(function: Any) -> str:
+        return f"{getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)}"
+
+    if known is not None and place(known) != place(attention):
+        raise ValueError(f"backend {name!r} is registered by {place(known)} already; {origin} needs another name.")
