@@ -68,10 +68,10 @@ def decoder(**settings):
     )
 
 
-def stateful(mixers, **settings):
-    """A decoder some of whose layers have no attention weights, and whose states cannot be taken back."""
+def stateful(case):
+    """A case some of whose layers have no attention weights, and whose states cannot be taken back."""
     return dict(
-        decoder(mixers=mixers, **settings),
+        case,
         flags=dict(has_attentions=False),
         generation=dict(assisted=False),
         skip=dict(test_gen_outputs_have_the_right_shapes="wants attention weights of every layer"),
@@ -112,15 +112,23 @@ CASES = {
         embedding_scale=32**0.5,
         head_dim=16,
     ),
-    "gated_delta_decoder": stateful("gated_delta"),
-    "lstm_decoder": stateful("lstm", ffn_type="none"),
-    "hybrid_decoder": stateful("gated_linear,full"),
+    "sparse_decoder": decoder(
+        mixers="chunked,global_local", mixer_options={"chunked": {"chunk_size": 64}}, sliding_window=16
+    ),
+    "gated_delta_decoder": stateful(decoder(mixers="gated_delta")),
+    "lstm_decoder": stateful(decoder(mixers="lstm", ffn_type="none")),
+    "hybrid_decoder": stateful(decoder(mixers="gated_linear,full")),
     "bert_like": encoder(**BERT),
     "rope_encoder": encoder(mixers="sliding,full", sliding_window=3),
     "t5_like": encoder_decoder(T5, T5),
     "bart_like": encoder_decoder(
         dict(position_type="learned", norm_position="post", embedding_norm=True, hidden_dropout=0.1),
         dict(position_type="learned", norm_position="post", embedding_norm=True, hidden_dropout=0.1),
+    ),
+    "classic_seq2seq": stateful(
+        encoder_decoder(
+            dict(mixers="gru", ffn_type="none"), dict(mixers="lstm", ffn_type="none", cross_mixer="additive")
+        )
     ),
     "rope_sliding_encoder_decoder": encoder_decoder(
         dict(mixers="sliding,full", sliding_window=3), dict(**LLAMA, mixers="sliding,full", sliding_window=16)

@@ -13,7 +13,12 @@ Tokens of one document number belong together: 0 goes on with the state that is 
 an empty one. A padding token must come with a key of 0 and a decay of 1 (logarithm 0), and leaves the state as it is.
 """
 
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
 import torch
+from torch.utils.checkpoint import checkpoint
 
 
 def recurrence(
@@ -52,15 +57,20 @@ def recurrence(
     size = min(16, chunk_size) if by_feature else chunk_size
     outputs = []
     carried = 0 if document is None else document.new_zeros(batch)
-    for first in range(0, length, size):
-        part = slice(first, min(first + size, length))
-        q, k, v = query[:, :, part], key[:, :, part], value[:, :, part]
+
+    # Split once: the backward pass of a slice would fill a tensor of the whole length for every chunk.
+    def chunks(tensor: torch.Tensor | None) -> Iterable[Any]:
+        return itertools.repeat(None) if tensor is None else tensor.split(size, dim=2)
+
+    numbered = None if document is None else document[:, None]
+    parts = zip(*map(chunks, (query, key, value, log_decay, beta, numbered)), strict=False)
+    for q, k, v, decay, b, numbers in parts:
         steps = q.shape[2]
-        decay = None if log_decay is None else log_decay[:, :, part].cumsum(2)
+        decay = None if decay is None else decay.cumsum(2)
         seen = torch.ones(steps, steps, dtype=torch.bool, device=q.device).tril()
         enters = leaves = stays = None  # factors of the state: read by each token, left by each token, kept
-        if document is not None:
-            numbers = document[:, part]
+        if numbers is not None:
+            numbers = numbers[:, 0]
             seen = (seen & (numbers[:, :, None] == numbers[:, None, :]))[:, None]
             enters = (numbers == carried[:, None])[:, None, :, None].to(q.dtype)  # type: ignore[index]
             leaves = (numbers == numbers[:, -1:])[:, None, :, None].to(q.dtype)
@@ -73,9 +83,8 @@ def recurrence(
             q_in, k_out = q_in * enters, k_out * leaves
 
         scores = _scores(q, k, decay, seen)
-        if beta is not None:
+        if b is not None:
             # The updates of a chunk depend on each other through a triangular system.
-            b = beta[:, :, part]
             k_in = k if decay is None else k * decay.exp()
             if enters is not None:
                 k_in = k_in * enters
@@ -99,9 +108,16 @@ def _scores(query: torch.Tensor, key: torch.Tensor, decay: torch.Tensor | None, 
     if decay.shape[-1] == 1:
         fades = (decay - decay.transpose(2, 3)).masked_fill(~seen, float("-inf")).exp()
         return (query @ key.transpose(2, 3)) * fades
+    # One number for every pair and feature: computed again in the backward pass rather than kept.
+    return checkpoint(_scores_by_feature, query, key, decay, seen, use_reentrant=False)
+
+
+def _scores_by_feature(
+    query: torch.Tensor, key: torch.Tensor, decay: torch.Tensor, seen: torch.Tensor
+) -> torch.Tensor:
     fades = decay[:, :, :, None] - decay[:, :, None]
     fades = fades.masked_fill(~seen[..., None], float("-inf")).exp()
-    return torch.einsum("bhid,bhijd,bhjd->bhij", query, fades.expand(query.shape[0], -1, -1, -1, -1), key)
+    return (query[:, :, :, None] * fades * key[:, :, None]).sum(-1)
 
 
 def _step(

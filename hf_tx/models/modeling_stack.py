@@ -26,7 +26,7 @@ from .mixers import CROSS_MIXERS, MIXERS
 from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
 from .positions import POSITIONS
-from .recurrent_cache import RecurrentCacheLayer
+from .recurrent_cache import RECURRENT_LAYER_TYPE
 
 logger = logging.get_logger(__name__)
 
@@ -370,7 +370,9 @@ def _widen_cross_cache(cache: Cache | None) -> None:
     if isinstance(cache, EncoderDecoderCache):
         layers: list[Any] = cache.cross_attention_cache.layers
         for idx, layer in enumerate(layers):
-            if (layer.is_sliding or isinstance(layer, RecurrentCacheLayer)) and not layer.is_initialized:
+            # By name, since another copy of this code in the process may have made the cache.
+            recurrent = type(layer)._layer_type == RECURRENT_LAYER_TYPE
+            if (layer.is_sliding or recurrent) and not layer.is_initialized:
                 layers[idx] = DynamicLayer()
 
 

@@ -70,22 +70,22 @@ class PluginApi:
         plugin: the plug-in that registers.
     """
 
-    version = API_VERSION
-    Attention = Attention
-    Band = Band
-    Pattern = Pattern
-    PositionScheme = PositionScheme
-    Segments = Segments
-    apply_rotary = staticmethod(apply_rotary)
-    build_norm = staticmethod(build_norm)
-    mixer_options = staticmethod(mixer_options)
-    read_state = staticmethod(read_state)
-    write_state = staticmethod(write_state)
-
     def __init__(self, plugin: Plugin) -> None:
+        self.version = API_VERSION
         self.plugin = plugin
         self.entries: dict[str, Registry[Any]] = {registry.kind: Registry(registry.kind) for registry in REGISTRIES}
         self.backends: Registry[dict[str, Any]] = Registry("attn_implementation")
+        # What a plug-in may build on.
+        self.Attention = Attention
+        self.Band = Band
+        self.Pattern = Pattern
+        self.PositionScheme = PositionScheme
+        self.Segments = Segments
+        self.apply_rotary = apply_rotary
+        self.build_norm = build_norm
+        self.mixer_options = mixer_options
+        self.read_state = read_state
+        self.write_state = write_state
 
     def mixer(
         self,

@@ -41,10 +41,11 @@ def turned_off() -> bool:
 
 
 def installed(name: str | None = None) -> list[Plugin]:
-    """Return the installed plug-ins, or those of one name, from their metadata alone; none when they are turned off."""
-    selected = {"group": GROUP} if name is None else {"group": GROUP, "name": name}
-    found = [] if turned_off() else [_described(entry) for entry in entry_points(**selected)]
-    return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
+    """Return the installed plug-ins, or those of one name, from metadata alone; none when they are turned off."""
+    if turned_off():
+        return []
+    entries = entry_points(group=GROUP) if name is None else entry_points(group=GROUP, name=name)
+    return sorted(map(_described, entries), key=lambda plugin: (plugin.name, plugin.distribution))
 
 
 def _described(entry: EntryPoint) -> Plugin:
@@ -93,7 +94,9 @@ def collect(plugin: Plugin) -> PluginApi:
         raise refused(f"its import raises {type(error).__name__}: {error}") from error
     written_for = getattr(register, "api_version", API_VERSION)
     if written_for != API_VERSION:
-        raise refused(f"it is written for version {written_for!r} of the plug-in api, and this hf_tx has {API_VERSION}.")
+        raise refused(
+            f"it is written for version {written_for!r} of the plug-in api, and this hf_tx has {API_VERSION}."
+        )
     api = PluginApi(plugin)
     try:
         register(api)
@@ -178,11 +181,12 @@ def require_plugins(names: list[str], recorded: dict[str, dict[str, str]] | None
     for vendor, name in {name.partition("/")[0]: name for name in names if "/" in name}.items():
         record = (recorded or {}).get(vendor)
         if record is None:
+            load(vendor)
             continue  # the registries say what is unknown
         distribution, version = record.get("distribution", ""), record.get("version", "")
         if not re.fullmatch(r"\w[\w.-]*", distribution):  # it becomes part of a command
             raise ValueError(f"plugins[{vendor!r}]['distribution'] = {distribution!r}: is no name of a distribution.")
-        needed = f"this config needs the plug-in {vendor!r} (for {name!r}), and was saved with {distribution} {version}"
+        needed = f"this config needs the plug-in {vendor!r} (for {name!r}), saved with {distribution} {version}"
         if turned_off() and loaded(vendor) is None:
             raise ImportError(f"{needed}; {SWITCH}=0 turns plug-ins off.")
         plugin = load(vendor)
@@ -203,7 +207,9 @@ def used_plugins(names: list[str]) -> dict[str, dict[str, str]] | None:
     """Return what a config records of the plug-ins that its names belong to, or None when there are none."""
     vendors = sorted({name.partition("/")[0] for name in names if "/" in name})
     plugins = [plugin for vendor in vendors if (plugin := loaded(vendor))]
-    return {plugin.name: {"distribution": plugin.distribution, "version": plugin.version} for plugin in plugins} or None
+    return {
+        plugin.name: {"distribution": plugin.distribution, "version": plugin.version} for plugin in plugins
+    } or None
 
 
 for _registry in REGISTRIES:
