@@ -15,7 +15,7 @@ from transformers.utils.generic import maybe_autocast
 
 from .attention import repeat_kv
 from .documents import Segments
-from .linear_forms import recurrence
+from .linear_kernels import fastest_recurrence
 from .mixer import MIXERS, Mixer, mixer_options
 from .norms import RMSNorm
 from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
@@ -106,9 +106,10 @@ class LinearMixer(nn.Module):
                 log_decay = None if log_decay is None else torch.where(real, log_decay, 0.0)
                 beta = None if beta is None else torch.where(real, beta, 0.0)
             inputs = (query, key, value, log_decay, beta)
-            outputs, state = recurrence(*inputs, segments.document, read_state(cache, self.layer_idx))
+            before, dtype = read_state(cache, self.layer_idx), hidden_states.dtype
+            outputs, state = fastest_recurrence(*inputs, segments.document, before, dtype)
             if not (self.is_causal if is_causal is None else is_causal):
-                outputs = outputs + self._backwards(*inputs, segments.document)
+                outputs = outputs + self._backwards(*inputs, segments.document, dtype)
             write_state(cache, self.layer_idx, state, hidden_states.shape[1])
             outputs = self.finish(outputs.transpose(1, 2), hidden_states)
         return self.o_proj(outputs.flatten(2).to(hidden_states.dtype)), None
@@ -121,11 +122,13 @@ class LinearMixer(nn.Module):
         log_decay: torch.Tensor | None,
         beta: torch.Tensor | None,
         document: torch.Tensor | None,
+        dtype: torch.dtype,
     ) -> torch.Tensor:
         """Return the part of the later positions. Sums count a position itself once; the delta rule, which has no
         such term, runs in both directions."""
-        flipped = (None if part is None else part.flip(2) for part in (query, key, value, log_decay, beta))
-        outputs, _ = recurrence(*flipped, None if document is None else document.flip(1))  # type: ignore[arg-type]
+        inputs = [None if part is None else part.flip(2) for part in (query, key, value, log_decay, beta)]
+        inputs.append(None if document is None else document.flip(1))
+        outputs, _ = fastest_recurrence(*inputs, state=None, dtype=dtype)  # type: ignore[arg-type]
         outputs = outputs.flip(2)
         return outputs if beta is not None else outputs - (query * key).sum(-1, keepdim=True) * value
 
