@@ -1,0 +1,45 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The command line: `hf-tx COMMAND`. It prints what the library returns."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..models.version import __version__
+from . import check, estimate, plugins
+
+# One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
+# imported in run(). Bad input raises one of the errors below, of which the message is printed.
+_COMMANDS = {"check": check, "estimate": estimate, "plugins": plugins}
+_BAD_INPUT = (ValueError, OSError, ImportError)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hf-tx", description=__doc__.partition(": ")[0] + " of hf_tx.")
+    parser.add_argument("--version", action="version", version=f"hf_tx {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in _COMMANDS.items():
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments, without the name of the program. Default: those of the process.
+
+    Returns:
+        The exit code: 0, or 2 for bad input, with one message on stderr.
+
+    Raises:
+        SystemExit: after `--help` and `--version` with 0, and when arguments are missing or misspelt with 2.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except _BAD_INPUT as error:
+        print(f"hf-tx {arguments.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2

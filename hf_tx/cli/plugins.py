@@ -1,0 +1,72 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""`hf-tx plugins`: what is installed, what it brings, and whether it keeps the rules."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..plugins import PluginReport
+
+HELP = "List, show and check the plug-ins that are installed."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="what is installed; nothing of it is imported")
+    show = actions.add_parser("show", help="what a plug-in brings")
+    check = actions.add_parser("check", help="whether a plug-in keeps the rules; exits with 1 if it does not")
+    for action in (show, check):
+        action.add_argument("name", metavar="NAME", help="of the plug-in: what its names begin with")
+    check.add_argument("--rules-only", action="store_true", help="leave the conformance kit out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..models.plugin_loading import SWITCH, turned_off
+    from ..plugins import check_plugin, list_plugins, show_plugin
+
+    if arguments.action == "list":
+        for plugin in list_plugins():
+            print(f"{plugin.name}: {plugin.origin}")
+        if turned_off():
+            print(f"{SWITCH}=0 turns plug-ins off.")
+        elif not list_plugins():
+            print("No plug-ins are installed.")
+        return 0
+    report = show_plugin(arguments.name) if arguments.action == "show" else check_plugin(arguments.name)
+    print(f"{report.plugin.name}: {report.plugin.origin}")
+    for kind, names in report.names.items():
+        print(f"  {kind}: {', '.join(names)}")
+    if arguments.action == "show":
+        return 0
+    for problem in report.problems:
+        print(f"  wrong: {problem}")
+    failures = len(report.problems)
+    if not failures:
+        print("  keeps the rules of plug-ins")
+        failures = 0 if arguments.rules_only else _run_kit(report)
+    return 1 if failures else 0
+
+
+def _run_kit(report: "PluginReport") -> int:
+    """Run the conformance kit on all that it has checks for; return how many of them fail."""
+    from .. import conformance
+    from ..plugins import load_plugin
+
+    load_plugin(report.plugin.name)
+    kit = {
+        "mixer": conformance.check_mixer,
+        "position_type": conformance.check_position,
+        "attn_implementation": conformance.check_backend,
+    }
+    failures = 0
+    for kind, names in report.names.items():
+        for name in names if kind in kit else ():
+            outcomes = {"ok": 0, "skipped": 0, "failed": 0}
+            for result in conformance.run_checks(kit[kind](name)):
+                outcomes[result.outcome] += 1
+                if result.outcome == "failed":
+                    print(f"  wrong: {kind} {name!r}: {result.check.name}: {result.message}")
+            counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+            print(f"  conformance kit, {kind} {name!r}: {counts}")
+            failures += outcomes["failed"]
+    return failures
