@@ -137,7 +137,8 @@ def _cache_bytes(config: Any, model: PreTrainedModel, dtype: torch.dtype) -> tup
     growing = limit = 0
     for idx, (mixer, size) in enumerate(zip(config.mixers, _key_value_bytes(config, dtype), strict=True)):
         if not MIXERS.get(mixer).is_attention:
-            limit += _state_bytes(stack.layers[idx].mixer.to(dtype), config, idx, dtype)  # type: ignore[union-attr]
+            layer: Any = stack.layers[idx]
+            limit += _state_bytes(layer.mixer.to(dtype), config, idx, dtype)
         elif MIXERS.get(mixer).layer_type == "sliding_attention":
             limit += size * (config.layer_config(idx).sliding_window - 1)
         else:

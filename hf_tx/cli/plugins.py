@@ -2,6 +2,7 @@
 """`hf-tx plugins`: what is installed, what it brings, and whether it keeps the rules."""
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _run_kit(report: "PluginReport") -> int:
     from ..plugins import load_plugin
 
     load_plugin(report.plugin.name)
-    kit = {
+    kit: dict[str, Callable[[str], list[conformance.Check]]] = {
         "mixer": conformance.check_mixer,
         "position_type": conformance.check_position,
         "attn_implementation": conformance.check_backend,

@@ -294,7 +294,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         if "mixers" in changes and "position_type" not in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             scheme = changed.get("position_type")
-            taken = scheme in POSITIONS and POSITIONS.get(scheme).has_embedding
+            taken = scheme is not None and POSITIONS.get(scheme).has_embedding
             if not taken and not any(MIXERS.get(name).is_attention for name in names):
                 changed.pop("position_type", None)  # no layer takes it any more
                 changed.pop("rope_parameters", None)

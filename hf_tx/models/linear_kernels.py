@@ -6,35 +6,28 @@ float32 numbers at a lower precision, or not at all, and everything else is comp
 """
 
 import functools
-import importlib
-import importlib.util
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 
 import torch
+from transformers.utils.import_utils import is_flash_linear_attention_available
 
 from .linear_forms import recurrence
 
 # By the kind of decay (none, one a head, one a feature) and whether the delta rule applies.
 _KERNELS = {
-    ("none", False): ("fla.ops.simple_gla", "chunk_simple_gla"),
-    ("head", False): ("fla.ops.simple_gla", "chunk_simple_gla"),
-    ("feature", False): ("fla.ops.gla", "chunk_gla"),
-    ("none", True): ("fla.ops.delta_rule", "chunk_delta_rule"),
-    ("head", True): ("fla.ops.gated_delta_rule", "chunk_gated_delta_rule"),
+    ("none", False): "fla.ops.simple_gla:chunk_simple_gla",
+    ("head", False): "fla.ops.simple_gla:chunk_simple_gla",
+    ("feature", False): "fla.ops.gla:chunk_gla",
+    ("none", True): "fla.ops.delta_rule:chunk_delta_rule",
+    ("head", True): "fla.ops.gated_delta_rule:chunk_gated_delta_rule",
 }
-
-
-@functools.cache
-def kernels_are_installed() -> bool:
-    """Whether the flash-linear-attention package is there."""
-    return importlib.util.find_spec("fla") is not None
 
 
 @functools.cache
 def _kernel(decay: str, delta: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     # Not an import statement: the package is optional, also for a checkpoint that carries this file.
-    module, name = _KERNELS[decay, delta]
-    return getattr(importlib.import_module(module), name)
+    return EntryPoint("kernel", _KERNELS[decay, delta], "fla").load()
 
 
 def _on_cuda(tensor: torch.Tensor) -> bool:
@@ -67,7 +60,7 @@ def fastest_recurrence(
         As `recurrence`.
     """
     plain = not _on_cuda(query) or query.shape[2] == 1 or document is not None
-    if plain or dtype not in (torch.float16, torch.bfloat16) or not kernels_are_installed():
+    if plain or dtype not in (torch.float16, torch.bfloat16) or not is_flash_linear_attention_available():
         return recurrence(query, key, value, log_decay, beta, document, state)
     rows = [part.transpose(1, 2).to(dtype).contiguous() for part in (query, key, value)]
     inputs = {}

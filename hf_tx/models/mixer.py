@@ -85,7 +85,7 @@ class Mixer:
 
 MIXERS: Registry[Mixer] = Registry("mixer")
 #: Mixers between a decoder and its encoder.
-CROSS_MIXERS: Registry[Callable[..., nn.Module]] = Registry("cross_mixer")
+CROSS_MIXERS: Registry[Any] = Registry("cross_mixer")
 
 
 def mixer_options(config: Any, name: str) -> Any:

@@ -117,7 +117,7 @@ class TxPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.PReLU):
             init.constant_(module.weight, 0.25)
         elif hasattr(module, "init_parameters"):
-            module.init_parameters()
+            module.init_parameters()  # type: ignore[operator]
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:

@@ -87,11 +87,11 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
         """Refuse keys and values."""
         raise ValueError("a layer with a state of constant size takes no keys and values.")
 
-    def get_seq_length(self) -> int | torch.Tensor:
+    def get_seq_length(self) -> Any:
         """Return the number of tokens seen."""
         return self.cumulative_length if self.is_initialized else 0
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+    def get_mask_sizes(self, query_length: int) -> tuple[Any, int]:
         """Return the number of keys that an attention layer at this place would have, and the index of the first."""
         return self.max_cache_len or (self.get_seq_length() + query_length), 0
 
