@@ -13,6 +13,7 @@ import transformers
 from transformers import AutoConfig
 from transformers.models.auto import modeling_auto
 
+from . import backends
 from .models.configuration_base import TxConfigMixin
 from .models.configuration_decoder import TxDecoderConfig
 from .models.configuration_encoder import TxEncoderConfig
@@ -31,7 +32,8 @@ def classes_of(config: type[TxConfigMixin]) -> dict[str, type]:
 
 
 def register() -> None:
-    """Register all families, so that `AutoModelFor*.from_pretrained` needs no trust flag."""
+    """Register all families, so that `AutoModelFor*.from_pretrained` needs no trust flag, and the backends."""
+    backends.register()
     for config in CONFIGS:
         AutoConfig.register(config.model_type, config)  # type: ignore[attr-defined]
         for auto, cls in classes_of(config).items():

@@ -124,6 +124,8 @@ def create_mask(
     rules = [] if documents is None else [documents.rule(is_causal)]
     config = _MaskConfig(backend, group.window, is_causal)
     windowed = group.window is not None
+    if windowed:
+        config.band = Band(group.window - 1, 0) if is_causal else Band(group.window, group.window)  # type: ignore
     if mixer.pattern is not None:
         windowed = False
         past = cache.get_query_offset(group.layer_idx) if cache is not None else 0

@@ -32,6 +32,8 @@ AXES = dict(
     backend=BACKENDS,
     mixers=[*MIXERS, "sliding,full"],
 )
+#: Mixers that do not see everything near: how far they surely do.
+GAPS = {"chunked": 0, "dilated": 0}
 CORE = ("position_type", "norm_position", "backend")
 ROWS = [tokens(length, seed=length) for length in (3, 7, 12)]
 
@@ -42,10 +44,19 @@ def _uncompiled():
         yield
 
 
+def exists(case):
+    """Whether a model has these settings: positions that act on scores need scores, and those a backend."""
+    mixers = [MIXERS.get(name) for name in case["mixers"].split(",")]
+    if any(mixer.is_attention for mixer in mixers):
+        return True
+    on_scores = case["position_type"] != "none" and not POSITIONS.get(case["position_type"]).has_embedding
+    return case["backend"] == "sdpa" and not on_scores
+
+
 def over(backends=BACKENDS, **more):
     """Parametrise over the settings of a model, with every position type, place and backend in CI."""
     axes = {**more, **AXES, "backend": backends}
-    cases = pairwise(axes, together=CORE)
+    cases = pairwise(axes, together=CORE, valid=exists)
     return pytest.mark.parametrize(
         "case", [pytest.param(dict(zip(axes, p.values, strict=True)), id=p.id, marks=p.marks) for p in cases]
     )
@@ -55,7 +66,8 @@ def model_of(case, **changes):
     """Return the model of a case. Norm and feed-forward layer, which do not mix positions, are drawn."""
     settings = {key: case[key] for key in AXES if key != "backend"}
     draw = random.Random(repr(settings))
-    settings |= dict(norm_type=draw.choice(list(NORMS)), ffn_type=draw.choice(list(FEED_FORWARDS)))
+    norms = [name for name in NORMS if name != "none"]  # without one the states of deep stacks explode
+    settings |= dict(norm_type=draw.choice(norms), ffn_type=draw.choice(list(FEED_FORWARDS)))
     return shared(**{"family": case.get("family", "encoder"), "backend": case["backend"], **settings, **changes})
 
 
@@ -156,7 +168,7 @@ def test_the_future_is_invisible_and_the_past_is_not(case):
     model = model_of(case)
     row = tokens(1, 8)
     before = states(model, row, use_cache=False)
-    reach = 8 if case["mixers"] != "sliding" else 2 * (4 - 1)  # two layers with a window of 4
+    reach = {"sliding": 2 * (4 - 1), **GAPS}.get(case["mixers"], 8)  # two layers with a window of 4
     for position in range(8):
         changed = row.clone()
         changed[0, position] = (row[0, position] + 1 - 3) % 50 + 3
@@ -164,20 +176,21 @@ def test_the_future_is_invisible_and_the_past_is_not(case):
         if position:
             assert_close(after[:, :position], before[:, :position], 1e-6)
         seen = slice(position, position + reach + 1)
-        assert_differ(after[:, seen], before[:, seen])
+        assert_differ(after[:, seen], before[:, seen], 1e-5)
 
 
 @over()
 def test_an_encoder_sees_all_tokens_with_and_without_a_mask(case):
     model = model_of(case)
     row = tokens(1, 7)
-    reach = 7 if case["mixers"] != "sliding" else 2 * 4
+    reach = {"sliding": 2 * 4, **GAPS}.get(case["mixers"], 7)
     for mask in (None, torch.ones_like(row)):
         before = states(model, row, attention_mask=mask)
         for position in (0, 3, 6):
             changed = row.clone()
             changed[0, position] = (row[0, position] + 1 - 3) % 50 + 3
-            assert_differ(states(model, changed, attention_mask=mask)[:, : reach + 1], before[:, : reach + 1])
+            seen = slice(max(position - reach, 0), position + reach + 1)
+            assert_differ(states(model, changed, attention_mask=mask)[:, seen], before[:, seen], 1e-5)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -9,8 +9,6 @@ import torch
 from tiny_models import FAMILIES, PLACES, VOCABULARY, assert_close, build, pairwise, tokens
 
 from hf_tx.models.feed_forward import FEED_FORWARDS
-from hf_tx.models.mixers import MIXERS
-from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
 LENGTH, SOURCE_LENGTH = 9, 7
@@ -58,9 +56,9 @@ def _with_shared(model, weights):
             family=FAMILIES,
             position_type=list(POSITIONS),
             norm_position=PLACES,
-            norm_type=list(NORMS),
+            norm_type=["layernorm", "rmsnorm"],
             ffn_type=list(FEED_FORWARDS),
-            mixers=[*MIXERS, "sliding,full"],
+            mixers=["full", "sliding", "sliding,full"],  # the others have references of their own
         )
     ),
 )
