@@ -137,4 +137,4 @@ def _scores(seen: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
     """Turn a bool mask into what is added to the scores. The hidden ones get a large number instead of infinity, so
     that queries which see nothing stay finite, and half of the lowest, so that adding a score does not overflow."""
     hidden = torch.finfo(query.dtype).min / 2
-    return torch.where(seen, 0.0, hidden).to(query.device, query.dtype)
+    return torch.zeros_like(seen, dtype=query.dtype, device=query.device).masked_fill(~seen.to(query.device), hidden)

@@ -331,7 +331,9 @@ _BLOCKS = dict(global_positions=[1, 4], random_blocks=2, block_size=2, seed=3)
 MIXER_REFERENCES: dict[str, Reference] = {
     "full": Reference(_attention(_full), ({}, _OF_SCORES, dict(rope_interleaved=True, attention_scale=0.7))),
     "sliding": Reference(_attention(_sliding), (dict(sliding_window=4), dict(sliding_window=1, **_OF_SCORES))),
-    "chunked": Reference(_attention(_chunked), (dict(options=dict(chunk_size=4)), dict(options=dict(chunk_size=1)))),
+    "chunked": Reference(
+        _attention(_chunked), (dict(options=dict(chunk_size=4)), dict(options=dict(chunk_size=3), **_OF_SCORES))
+    ),
     "dilated": Reference(
         _attention(_dilated),
         (dict(sliding_window=3, options=dict(dilation=2)), dict(sliding_window=2, options=dict(dilation=3))),

@@ -1,0 +1,504 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The checks of a mixer, inside tiny stacks with large random weights, against its reference."""
+
+import functools
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers.cache_utils import DynamicCache, StaticCache
+
+from ..models.mixers import MIXERS, Mixer
+from ..models.modeling_decoder import TxDecoderForCausalLM
+from ..plugins import resolve_reference
+from .checks import Check, CheckTable, Skip
+from .clean_process import assert_loads_elsewhere
+from .mixer_subject import LENGTH, LENGTHS, MixerSubject, label, run, states
+from .references import MIXER_REFERENCES, Reference
+from .tools import (
+    assert_close,
+    assert_finite,
+    assert_gradients_close,
+    backends,
+    build_large,
+    expect,
+    gradients,
+    meta_tensors,
+    normal,
+    padded_columns,
+    place,
+    registered,
+    tokens,
+    unless_refused,
+)
+
+MIXER_CHECKS = CheckTable()
+
+
+# ---------------------------------------------------------------------------------------------------------- reference
+@MIXER_CHECKS.add
+def reference_forward(subject: MixerSubject) -> None:
+    """The parallel form equals the reference, at odd lengths, in all directions and settings."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            model = subject.build(causal, setting)
+            for length in LENGTHS:
+                row = tokens(length)
+                what = f"{label(causal)}, setting {setting}, length {length}"
+                assert_close(states(model, row[None])[0], subject.expected(model, row), what)
+
+
+@MIXER_CHECKS.add
+def reference_gradient(subject: MixerSubject) -> None:
+    """The gradients of all parameters equal those of the reference."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            model = subject.build(causal, setting)
+            for length in (7, 19):
+                row = tokens(1, length)
+                with subject.by_reference(model):
+                    expected = gradients(model, run(model, row))
+                what = f"{label(causal)}, setting {setting}, length {length}"
+                assert_gradients_close(gradients(model, run(model, row)), expected, what)
+
+
+@MIXER_CHECKS.add
+def backends_agree(subject: MixerSubject) -> None:
+    """Every attention backend equals `eager`, forward and gradient, padded and packed, or refuses before it starts."""
+    if not subject.mixer.is_attention:
+        raise Skip("the mixer takes no attention backend")
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            _compare_backends(subject, causal, setting)
+
+
+def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None:
+    model = subject.build(causal, setting)
+    rows = [tokens(size, seed=size) for size in (LENGTH, 7)]
+    cases: dict[str, Any] = {"unpadded": (tokens(2, LENGTH), {})}
+    for side in ("left", "right"):
+        batch, mask = place(rows, padded_columns([LENGTH, 7], side, LENGTH + 1), LENGTH + 1)
+        cases[side] = (batch, {"attention_mask": mask})
+    cases["packed"] = (
+        torch.cat(rows)[None],
+        {"position_ids": torch.cat([torch.arange(len(row)) for row in rows])[None]},
+    )
+    for name in backends():
+        if name == "eager":
+            continue
+        other = unless_refused(functools.partial(subject.build, causal, setting, name))
+        if other is None:
+            continue
+        for case, (batch, inputs) in cases.items():
+            real = inputs.get("attention_mask", torch.ones_like(batch)).bool()
+            what = f"{name}, {label(causal)}, setting {setting}, {case}"
+            actual = unless_refused(functools.partial(states, other, batch, **inputs), other.layers[0])
+            if actual is not None:
+                assert_close(actual[real], states(model, batch, **inputs)[real], what)
+
+        def train(other: Any = other) -> dict[str, torch.Tensor]:
+            return gradients(other, run(other.train(), cases["left"][0]))
+
+        trained = unless_refused(train, other.layers[0])
+        if trained is not None:
+            expected = gradients(model, run(model, cases["left"][0]))
+            assert_gradients_close(trained, expected, f"{name}, {label(causal)}, setting {setting}")
+
+
+# ------------------------------------------------------------------------------------------------ what a position sees
+@MIXER_CHECKS.add
+def causality(subject: MixerSubject) -> None:
+    """A change of a token moves no state before it."""
+    subject.causal()
+    model = subject.build(True)
+    row = tokens(1, LENGTH)
+    before = states(model, row)
+    for at in range(1, LENGTH):
+        changed = row.clone()
+        changed[:, at:] = tokens(1, LENGTH - at, seed=at + 1)
+        assert_close(states(model, changed)[:, :at], before[:, :at], f"states before a change at {at}")
+
+
+def _padding(subject: MixerSubject, side: str) -> None:
+    sizes = [LENGTH, 6, 1]
+    rows = [tokens(size, seed=size) for size in sizes]
+    length = 2 * LENGTH if side == "interior" else LENGTH + 2
+    columns = padded_columns(sizes, side, length)
+    for causal in subject.directions:
+        model = subject.build(causal)
+        first = None
+        for garbage in (77, 78):
+            batch, mask = place(rows, columns, length, seed=garbage)
+            actual = states(model, batch, attention_mask=mask)
+            if side != "interior" or not subject.counts_pads:
+                for idx, row in enumerate(rows):
+                    what = f"{label(causal)}, {side} padding, a row of {len(row)}"
+                    assert_close(actual[idx, columns[idx]], subject.expected(model, row), what)
+            if first is not None:
+                assert_close(actual[mask.bool()], first, f"{label(causal)}, other tokens in the pads")
+            first = actual[mask.bool()]
+
+
+@MIXER_CHECKS.add
+def padding_left(subject: MixerSubject) -> None:
+    """Rows padded on the left are as they are alone, whatever tokens the pads hold."""
+    _padding(subject, "left")
+
+
+@MIXER_CHECKS.add
+def padding_right(subject: MixerSubject) -> None:
+    """Rows padded on the right are as they are alone, whatever tokens the pads hold."""
+    _padding(subject, "right")
+
+
+@MIXER_CHECKS.add
+def padding_interior(subject: MixerSubject) -> None:
+    """What pads inside of a text hold changes nothing, and they change nothing where distances do not count them."""
+    _padding(subject, "interior")
+
+
+@MIXER_CHECKS.add
+def batch_equals_single(subject: MixerSubject) -> None:
+    """A row of a batch is as it is alone."""
+    for causal in subject.directions:
+        model = subject.build(causal)
+        batch = tokens(3, LENGTH)
+        together = states(model, batch)
+        for idx in range(len(batch)):
+            assert_close(together[idx], states(model, batch[idx : idx + 1])[0], f"{label(causal)}, row {idx}")
+
+
+@MIXER_CHECKS.add
+def packing(subject: MixerSubject) -> None:
+    """Documents packed in one row are as they are alone, with and without mask, cache and padding around them."""
+    rows = [tokens(size, seed=size) for size in (5, 1, 7)]
+    row = torch.cat(rows)[None]
+    position_ids = torch.cat([torch.arange(len(part)) for part in rows])[None]
+    for causal in subject.directions:
+        model = subject.build(causal)
+        expected = torch.cat([subject.expected(model, part) for part in rows])
+        arguments: dict[str, dict[str, Any]] = {
+            "no mask": {},
+            "a mask": {"attention_mask": torch.ones_like(row)},
+        }
+        if causal:
+            arguments["a cache"] = {"cache": DynamicCache(config=model.config)}
+        for what, inputs in arguments.items():
+            actual = states(model, row, position_ids=position_ids, **inputs)[0]
+            assert_close(actual, expected, f"{label(causal)}, {what}")
+        padded = torch.cat((tokens(1, 3, seed=9), row, tokens(1, 2, seed=10)), dim=1)
+        mask = torch.tensor([[0] * 3 + [1] * row.shape[1] + [0] * 2])
+        places = torch.cat((torch.zeros(1, 3, dtype=torch.long), position_ids, torch.ones(1, 2, dtype=torch.long)), 1)
+        actual = states(model, padded, attention_mask=mask, position_ids=places)[mask.bool()]
+        assert_close(actual, expected, f"{label(causal)}, padded on both sides")
+
+
+@MIXER_CHECKS.add
+def fully_masked_row(subject: MixerSubject) -> None:
+    """A row of pads only gives finite states and gradients, and leaves the other rows alone."""
+    for causal in subject.directions:
+        model = subject.build(causal)
+        batch = tokens(2, LENGTH)
+        mask = torch.ones_like(batch)
+        mask[0] = 0
+        actual = run(model, batch, attention_mask=mask)
+        assert_finite(actual, f"{label(causal)}, states")
+        assert_close(actual[1], states(model, batch[1:])[0], f"{label(causal)}, the other row")
+        for name, grad in gradients(model, actual).items():
+            assert_finite(grad, f"{label(causal)}, gradient of {name}")
+
+
+# -------------------------------------------------------------------------------------------------------------- cache
+@MIXER_CHECKS.add
+def cache_split(subject: MixerSubject) -> None:
+    """A text in two calls with a cache, split at any place, is as in one."""
+    subject.causal()
+    model = subject.build(True)
+    batch = tokens(2, LENGTH)
+    expected = states(model, batch)
+    for at in range(1, LENGTH):
+        cache = DynamicCache(config=model.config)
+        parts = [states(model, part, cache=cache) for part in (batch[:, :at], batch[:, at:])]
+        assert_close(torch.cat(parts, dim=1), expected, f"split at {at}")
+
+
+def _in_chunks(model: Any, batch: torch.Tensor, mask: torch.Tensor, cache: Any, size: int) -> torch.Tensor:
+    parts = [
+        states(model, batch[:, at : at + size], attention_mask=mask[:, : at + size], cache=cache)
+        for at in range(0, batch.shape[1], size)
+    ]
+    return torch.cat(parts, dim=1)
+
+
+@MIXER_CHECKS.add
+def chunked_prefill(subject: MixerSubject) -> None:
+    """A padded batch in chunks of any size, down to single steps, is as in one call; a chunk may be all pads."""
+    subject.causal()
+    model = subject.build(True)
+    rows = [tokens(size, seed=size) for size in (LENGTH, 4)]
+    batch, mask = place(rows, padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
+    expected = states(model, batch, attention_mask=mask)[mask.bool()]
+    for size in (1, 2, 3):
+        actual = _in_chunks(model, batch, mask, DynamicCache(config=model.config), size)
+        assert_close(actual[mask.bool()], expected, f"chunks of {size}")
+
+
+@MIXER_CHECKS.add
+def static_cache(subject: MixerSubject) -> None:
+    """A static cache gives what a dynamic one gives, also when it is used again after a reset."""
+    subject.causal()
+    model = subject.build(True)
+    cache = StaticCache(config=model.config, max_cache_len=LENGTH + 5)
+    for seed in (0, 1):
+        rows = [tokens(size, seed=size + seed) for size in (LENGTH, 4)]
+        batch, mask = place(rows, padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
+        cache.reset()
+        actual = _in_chunks(model, batch, mask, cache, 4)
+        expected = states(model, batch, attention_mask=mask)
+        assert_close(actual[mask.bool()], expected[mask.bool()], "static cache" if seed == 0 else "after a reset")
+
+
+@MIXER_CHECKS.add
+def cache_reorder(subject: MixerSubject) -> None:
+    """Rows of a cache can be reordered, repeated and selected, as beam search does."""
+    subject.causal()
+    model = subject.build(True)
+    batch, after = tokens(3, 6), tokens(3, 4, seed=1)
+    order = torch.tensor([2, 0, 0])
+    cases: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
+        "reorder_cache": (lambda cache: cache.reorder_cache(order), batch[order]),
+        "batch_select_indices": (lambda cache: cache.batch_select_indices(order), batch[order]),
+        "batch_repeat_interleave": (lambda cache: cache.batch_repeat_interleave(2), batch.repeat_interleave(2, 0)),
+    }
+    for name, (change, seen) in cases.items():
+        cache = DynamicCache(config=model.config)
+        states(model, batch, cache=cache)
+        change(cache)
+        following = after.repeat(2, 1)[: len(seen)]
+        expected = states(model, torch.cat((seen, following), dim=1))[:, 6:]
+        assert_close(states(model, following, cache=cache), expected, name)
+
+
+@MIXER_CHECKS.add
+def generation(subject: MixerSubject) -> None:
+    """`generate()` scores a left-padded batch, greedy and by beams, as calls without a cache do."""
+    subject.causal()
+    model = build_large(TxDecoderForCausalLM, subject.config(True))
+    rows = [tokens(size, seed=size) for size in (6, 3)]
+    batch, mask = place(rows, padded_columns([6, 3], "left", 6), 6)
+    for beams in (1, 3):
+        out = model.generate(
+            batch,
+            attention_mask=mask,
+            max_new_tokens=5,
+            min_new_tokens=5,
+            do_sample=False,
+            num_beams=beams,
+            return_dict_in_generate=True,
+            output_logits=True,
+            output_scores=True,
+        )
+        for idx, row in enumerate(rows):
+            text = torch.cat((row, out.sequences[idx, 6:]))
+            with torch.no_grad():
+                expected = model(text[None, :-1], use_cache=False).logits[0, len(row) - 1 :]
+            if beams == 1:
+                assert_close(torch.stack(out.logits)[:, idx], expected, f"logits of row {idx}")
+                continue
+            chosen = expected.log_softmax(-1).gather(-1, out.sequences[idx, 6:, None]).sum() / 5
+            assert_close(out.sequences_scores[idx], chosen, f"score of the best beam of row {idx}")
+
+
+# ----------------------------------------------------------------------------------------------------------- training
+@MIXER_CHECKS.add
+def parameters_get_gradients(subject: MixerSubject) -> None:
+    """Every parameter of the mixer gets a gradient that is finite and not zero."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            model = subject.build(causal, setting)
+            grads = gradients(model, run(model, tokens(2, LENGTH)))
+            for name, grad in grads.items():
+                if ".mixer." in name:
+                    assert_finite(grad, f"{label(causal)}: gradient of {name}")
+                    expect(grad.abs().amax() > 0, f"{label(causal)}: {name} gets no gradient")
+
+
+@MIXER_CHECKS.add
+def large_norms(subject: MixerSubject) -> None:
+    """Inputs a thousand times as large give finite states and gradients, in float32 and bfloat16."""
+    for causal in subject.directions:
+        for dtype in (torch.float32, torch.bfloat16):
+            # Without norms nothing takes the size away before the mixer sees it.
+            model = subject.build(causal, norm_type="none", ffn_type="none", embedding_scale=1000.0).to(dtype)
+            what = f"{label(causal)}, {dtype}"
+            batch, mask = place([tokens(LENGTH), tokens(4)], padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
+            actual = run(model, batch, attention_mask=mask)
+            expect(actual.dtype == dtype, f"{what}: states are {actual.dtype}")
+            assert_finite(actual, f"{what}, states")
+            for name, grad in gradients(model, actual).items():
+                assert_finite(grad, f"{what}, gradient of {name}")
+
+
+@MIXER_CHECKS.add
+def gradient_checkpointing(subject: MixerSubject) -> None:
+    """Recomputing the layers in the backward pass changes no gradient."""
+    for causal in subject.directions:
+        model = subject.build(causal).train()
+        batch, mask = place([tokens(LENGTH), tokens(4)], padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
+        expected = gradients(model, run(model, batch, attention_mask=mask))
+        for reentrant in (False, True):
+            model.activation_checkpointing_enable({"use_reentrant": reentrant})
+            model.zero_grad()
+            output = run(model, batch, attention_mask=mask)
+            (
+                output * normal(*output.shape, seed=5)
+            ).sum().backward()  # re-entrant checkpointing knows no torch.autograd.grad
+            actual = {
+                name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                for name, parameter in model.named_parameters()
+            }
+            assert_gradients_close(actual, expected, f"{label(causal)}, use_reentrant={reentrant}")
+
+
+@MIXER_CHECKS.add_slow
+def compilation(subject: MixerSubject) -> None:
+    """A mixer that is said to compile is traced as one graph and gives the same; one that is not says so."""
+    for causal in subject.directions:
+        model = subject.build(causal)
+        batch, mask = place([tokens(LENGTH), tokens(4)], padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
+        if subject.mixer.compilable:
+            actual = states(compiled, batch, attention_mask=mask)
+            expected = states(model, batch, attention_mask=mask)
+            assert_close(actual[mask.bool()], expected[mask.bool()], label(causal))
+            continue
+        try:
+            states(compiled, batch, attention_mask=mask)
+        except Exception as error:
+            expect("compile" in str(error), f"{label(causal)}: fails without saying why: {error}")
+        else:
+            raise AssertionError(f"{label(causal)}: compiles, though it is declared not to (compilable=False)")
+
+
+# -------------------------------------------------------------------------------------------------- config and saving
+@MIXER_CHECKS.add
+def options_round_trip(subject: MixerSubject) -> None:
+    """A saved config comes back with the same mixer and options."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            config = subject.config(causal, setting)
+            with tempfile.TemporaryDirectory() as folder:
+                config.save_pretrained(folder)
+                loaded = type(config).from_pretrained(folder)
+            for field in ("mixers", "mixer_options", "sliding_window", "layer_types"):
+                before, after = getattr(config, field), getattr(loaded, field)
+                expect(before == after, f"{label(causal)}: {field} = {before!r} comes back as {after!r}")
+
+
+@MIXER_CHECKS.add
+def unknown_options_refused(subject: MixerSubject) -> None:
+    """An option that the mixer does not have, and a direction that it does not have, are refused with its name."""
+    for causal in (True, False):
+        unknown: dict[str, Any] = {"mixer_options": {subject.name: {"nonsense": 1}}}
+        try:
+            subject.config(causal, **(unknown if causal in subject.directions else {}))
+        except (ValueError, StrictDataclassError) as error:
+            expect(subject.name in str(error), f"{label(causal)}: the refusal does not name the mixer: {error}")
+        else:
+            raise AssertionError(f"{label(causal)}: a config that asks for what the mixer does not have is accepted")
+
+
+@MIXER_CHECKS.add
+def meta_construction(subject: MixerSubject) -> None:
+    """The mixer can be built on the meta device, and its parameters are all there."""
+    for causal in subject.directions:
+        with torch.device("meta"):
+            model = type(subject.build(causal))(subject.config(causal))
+        named = {name: parameter.shape for name, parameter in model.named_parameters()}
+        real = {name: parameter.shape for name, parameter in subject.build(causal).named_parameters()}
+        expect(named == real, f"{label(causal)}: parameters differ on the meta device: {named.keys() ^ real.keys()}")
+        expect(all(p.is_meta for p in model.parameters()), f"{label(causal)}: a parameter is not on the meta device")
+
+
+@MIXER_CHECKS.add
+def buffers_after_reload(subject: MixerSubject) -> None:
+    """A saved and loaded model has the same parameters and buffers, gives the same, and leaves nothing on meta."""
+    for causal in subject.directions:
+        model = subject.build(causal)
+        batch = tokens(2, LENGTH)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder, include_code=False)
+            loaded = type(model).from_pretrained(folder, attn_implementation="eager").eval()
+        left = meta_tensors(loaded)
+        expect(not left, f"{label(causal)}: on the meta device after a load: {', '.join(left)}")
+        before = dict([*model.named_parameters(), *model.named_buffers()])
+        after = dict([*loaded.named_parameters(), *loaded.named_buffers()])
+        expect(before.keys() == after.keys(), f"{label(causal)}: names differ: {before.keys() ^ after.keys()}")
+        for name, tensor in before.items():
+            expect(torch.equal(tensor, after[name]), f"{label(causal)}: {name} changes by a load")
+        assert_close(states(loaded, batch), states(model, batch), f"{label(causal)}: states")
+
+
+@MIXER_CHECKS.add
+def initialisation(subject: MixerSubject) -> None:
+    """A new model has initial values everywhere: what a load finds no weights for is drawn, and finite."""
+    for causal in subject.directions:
+        model = subject.build(causal)
+        kept = {name: tensor for name, tensor in model.state_dict().items() if ".mixer." not in name}
+        kind = type(model)
+        loaded = kind.from_pretrained(None, config=subject.config(causal), state_dict=kept)
+        for name, parameter in loaded.named_parameters():
+            assert_finite(parameter, f"{label(causal)}: initial {name}")
+
+
+@MIXER_CHECKS.add_slow
+def clean_process_load(subject: MixerSubject) -> None:
+    """A saved model gives the same in a new process, by its own code and without hf_tx."""
+    if subject.name not in MIXERS:
+        raise Skip("the mixer is not registered, so no other process knows it")
+    model = subject.build(subject.directions[0], backend="eager")
+    batch = tokens(2, LENGTH)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        assert_loads_elsewhere(folder, "AutoModel", {"input_ids": batch}, {"last_hidden_state": states(model, batch)})
+
+
+def check_mixer(
+    name_or_spec: str | Mixer,
+    *,
+    reference: Callable[..., torch.Tensor] | None = None,
+    settings: tuple[dict[str, Any], ...] | None = None,
+) -> list[Check]:
+    """Return the checks of a mixer; nothing runs yet.
+
+    Args:
+        name_or_spec: a name of the registry; or a [`Mixer`] that is not registered, for which the name `mixer` is
+            registered while a check runs.
+        reference: see `hf_tx.conformance.references`. Default: that of a built-in mixer, or the one that the mixer
+            declares.
+        settings: see [`Reference`]. Default: those of a built-in mixer, or its defaults.
+
+    Raises:
+        ValueError: the name is unknown, or there is no reference.
+        ImportError: the mixer belongs to a plug-in that cannot be used.
+    """
+    name, mixer = ("mixer", name_or_spec) if isinstance(name_or_spec, Mixer) else (name_or_spec, None)
+    spec = mixer or MIXERS.get(name)
+    known = MIXER_REFERENCES.get(name) if mixer is None else None
+    function = reference or (known.function if known is not None else resolve_reference(spec))
+    if function is None:
+        raise ValueError(f"mixer {name!r} has no reference to compare with; give reference=.")
+    subject = MixerSubject(name, spec, Reference(function, settings or (known.settings if known else ({},))))
+    checks = MIXER_CHECKS.of(f"mixer {name}", subject)
+    return checks if mixer is None else [_while_registered(check, name, mixer) for check in checks]
+
+
+def _while_registered(check: Check, name: str, mixer: Mixer) -> Check:
+    def function() -> None:
+        with registered(MIXERS, name, mixer):
+            check.function()
+
+    return Check(check.subject, check.name, check.summary, function, check.slow)

@@ -1,0 +1,189 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Attention backends that are wrong on purpose, by the check that must catch them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+from hf_tx.conformance import Check, check_backend
+from hf_tx.models.attention import CrossAttention, eager_attention_forward, repeat_kv
+from hf_tx.models.backend_rules import BACKENDS, FEATURES, register_backend
+
+NAME = "mutant"
+eager_mask: Any = ALL_MASK_ATTENTION_FUNCTIONS["eager"]
+
+
+@contextlib.contextmanager
+def mutant(
+    attention: Callable[..., Any], mask: Callable[..., Any] = eager_mask, refuses: Any = None
+) -> Iterator[list[Check]]:
+    """Register a backend that claims everything, and return its checks."""
+    register_backend(NAME, attention, mask, refuses, computes=FEATURES[:-1])
+    try:
+        yield check_backend(NAME)
+    finally:
+        for table in (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping, BACKENDS):
+            table.pop(NAME, None)
+
+
+@contextlib.contextmanager
+def without_mask() -> Iterator[list[Check]]:
+    """Register an attention function alone."""
+    AttentionInterface.register(NAME, eager)
+    try:
+        yield check_backend(NAME)
+    finally:
+        AttentionInterface._global_mapping.pop(NAME)
+
+
+@contextlib.contextmanager
+def instead_of_sdpa(attention: Callable[..., Any]) -> Iterator[list[Check]]:
+    """Put a function into the place of one that is known to take masks of the caller."""
+    before = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    AttentionInterface._global_mapping["sdpa"] = attention
+    try:
+        yield check_backend("sdpa")
+    finally:
+        AttentionInterface._global_mapping["sdpa"] = before
+
+
+def eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **others: Any) -> Any:
+    """`eager`, without the weights, for any module of the library; some leave the scale out."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    part = SimpleNamespace(training=module.training, num_key_value_groups=query.shape[1] // key.shape[1])
+    return eager_attention_forward(part, query, key, value, mask, scaling, **others)[0], None
+
+
+def louder(when: Callable[..., Any]) -> Callable[..., Any]:
+    """`eager`, too large by a tenth when `when(module, query, key, others)` says so."""
+
+    def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **others: Any) -> Any:
+        out, weights = eager(module, query, key, value, attention_mask, **others)
+        return out * (1.1 if when(module, query, key, others) else 1.0), weights
+
+    return attention
+
+
+def without(name: str) -> Callable[..., Any]:
+    """`eager`, deaf to one argument."""
+
+    def attention(*arguments: Any, **others: Any) -> Any:
+        return eager(*arguments, **{**others, name: None})
+
+    return attention
+
+
+def wrong_heads(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **others: Any) -> Any:
+    """Gives neighbouring query heads different key heads."""
+    groups = query.shape[1] // key.shape[1]
+    tiled = (part.repeat(1, groups, 1, 1) for part in (key, value))
+    return eager(module, query, *tiled, attention_mask, **others)
+
+
+def blind_mask(*arguments: Any, **others: Any) -> Any:
+    """A mask function that forgets padding."""
+    return eager_mask(*arguments, **{**others, "attention_mask": None})
+
+
+def always_drops(module: Any, *arguments: Any, dropout: float = 0.0, **others: Any) -> Any:
+    """Drops outside of training as well."""
+    out, weights = eager(module, *arguments, **others)
+    return nn.functional.dropout(out, getattr(module, "attention_dropout", 0.0), training=True), weights
+
+
+def infinite_mask(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **others: Any) -> Any:
+    """Hides by minus infinity, so that a query that sees nothing divides nothing by nothing."""
+    if attention_mask is not None:
+        lowest = torch.finfo(attention_mask.dtype).min
+        attention_mask = attention_mask.masked_fill(attention_mask == lowest, float("-inf"))
+    return eager(module, query, key, value, attention_mask, **others)
+
+
+def overflows(module: Any, query: Any, key: Any, *arguments: Any, **others: Any) -> Any:
+    """Takes the exponential of scores as they are."""
+    out, weights = eager(module, query, key, *arguments, **others)
+    scores = query.float() @ repeat_kv(key, query.shape[1] // key.shape[1]).float().transpose(2, 3)
+    largest = (scores * (others.get("scaling") or 1.0)).amax() / 4
+    return out * (largest.exp() / largest.exp()).to(out.dtype), weights
+
+
+def coarse(*arguments: Any, **others: Any) -> Any:
+    """Loses bits in bfloat16."""
+    out, weights = eager(*arguments, **others)
+    return (out if out.dtype != torch.bfloat16 else out + (0.1 * out.abs().mean() * out.sign()).to(out.dtype)), weights
+
+
+def drops_other_backward(
+    module: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float = 0.0, **k: Any
+) -> Any:
+    """Drops what it did not drop forward in the backward pass."""
+    out, weights = eager(module, query, key, value, mask, **k)
+    if not dropout:
+        return out, weights
+    forwards, backwards = (nn.functional.dropout(torch.ones_like(out), dropout) for _ in range(2))
+    return (out * forwards).detach() + out * backwards - (out * backwards).detach(), weights
+
+
+def of_hf_tx_only(module: Any, *arguments: Any, **others: Any) -> Any:
+    """Reads what only layers of hf_tx have."""
+    assert module.rope_interleaved is False or module.rope_interleaved is True
+    return eager(module, *arguments, **others)
+
+
+def no_float_mask(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **others: Any) -> Any:
+    """Takes scores that are added for a mask of what is visible."""
+    others = {name: other for name, other in others.items() if name != "is_causal"}
+    if attention_mask is None:
+        length = query.shape[2]
+        seen = torch.ones(length, key.shape[2], dtype=torch.bool)
+        attention_mask = seen.tril(key.shape[2] - length) if module.is_causal and length > 1 else seen
+    if attention_mask.is_floating_point():
+        attention_mask = attention_mask == 0
+    lowest = torch.finfo(query.dtype).min
+    hidden = torch.zeros_like(attention_mask, dtype=query.dtype).masked_fill(~attention_mask, lowest)
+    return eager(module, query, key, value, hidden, **others)
+
+
+def fickle(config: Any, features: frozenset[str]) -> str | None:
+    """Refuses to take over from `eager` what it builds."""
+    return "is in a mood" if config.attention_scale is not None and config._attn_implementation == "eager" else None
+
+
+def _mixers(module: Any) -> list[str]:
+    return list(getattr(module.config, "mixers", ()))
+
+
+BACKEND_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[list[Check]]]] = {
+    "registered_with_mask": without_mask,
+    "plain_attention": lambda: mutant(louder(lambda module, query, key, others: query.shape[2] == 301)),
+    "shared_heads": lambda: mutant(wrong_heads),
+    "masked_padding": lambda: mutant(eager, blind_mask),
+    "windows": lambda: mutant(louder(lambda module, query, key, others: others.get("sliding_window") == 1)),
+    "patterns": lambda: mutant(louder(lambda module, query, key, others: "dilated" in _mixers(module))),
+    "softcap": lambda: mutant(without("softcap")),
+    "sinks": lambda: mutant(without("s_aux")),
+    "scale": lambda: mutant(without("scaling")),
+    "position_bias": lambda: mutant(without("position_bias")),
+    "packed_documents": lambda: mutant(
+        louder(lambda module, query, key, others: "position_ids" in others and _mixers(module))
+    ),
+    "growing_cache": lambda: mutant(
+        louder(lambda module, query, key, others: 1 < query.shape[2] < key.shape[2] and _mixers(module))
+    ),
+    "fixed_cache": lambda: mutant(louder(lambda module, query, key, others: key.shape[2] == 19)),
+    "given_masks": lambda: instead_of_sdpa(no_float_mask),
+    "cross_attention": lambda: mutant(louder(lambda module, *_: isinstance(module, CrossAttention))),
+    "no_dropout_in_eval": lambda: mutant(always_drops),
+    "dropout_in_training": lambda: mutant(drops_other_backward),
+    "nothing_to_see": lambda: mutant(infinite_mask),
+    "large_scores": lambda: mutant(overflows),
+    "low_precision": lambda: mutant(coarse),
+    "refusals": lambda: mutant(eager, refuses=fickle),
+    "models_of_the_library": lambda: mutant(of_hf_tx_only),
+}

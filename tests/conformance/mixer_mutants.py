@@ -1,0 +1,312 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Mixers that are wrong on purpose, by the check that must catch them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from hf_tx.conformance import Check, check_cross_mixer, check_mixer
+from hf_tx.conformance.references import CROSS_REFERENCES, MIXER_REFERENCES
+from hf_tx.conformance.tools import registered
+from hf_tx.models.attention import Attention, CrossAttention
+from hf_tx.models.cross_attention import AdditiveCrossAttention
+from hf_tx.models.documents import Segments
+from hf_tx.models.linear_attention import LinearMixer
+from hf_tx.models.mixer import MIXERS, Mixer
+
+
+def louder_gradient(states: torch.Tensor) -> torch.Tensor:
+    """The same states with a tenth more gradient."""
+    return states + 0.1 * (states - states.detach())
+
+
+def one_unless_large(states: torch.Tensor) -> torch.Tensor:
+    """One, as long as its exponential does not overflow."""
+    largest = states.abs().amax()
+    return largest.exp() / largest.exp()
+
+
+def _spec(module: type, base: str = "linear", **changes: Any) -> Mixer:
+    known = MIXERS.get(base)
+    fields = dict(layer_type=known.layer_type, cost=known.cost, is_attention=known.is_attention)
+    return Mixer(module=module, **{**fields, **changes})
+
+
+def linear(alter: Callable[..., torch.Tensor], **changes: Any) -> list[Check]:
+    """Linear attention whose output is altered: `alter(module, mixed, hidden_states, segments, cache)`."""
+
+    class Mutant(LinearMixer):
+        def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+            mixed, weights = super().forward(hidden_states, **inputs)
+            segments = inputs.get("attention_mask") or Segments()
+            return alter(self, mixed, hidden_states, segments, inputs.get("cache")), weights
+
+    return check_mixer(_spec(Mutant, **changes), reference=MIXER_REFERENCES["linear"].function)
+
+
+def masked(change: Callable[[Segments], Segments]) -> list[Check]:
+    """Linear attention that is told something else about padding and documents."""
+
+    class Mutant(LinearMixer):
+        def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+            inputs["attention_mask"] = change(inputs.get("attention_mask") or Segments())
+            return super().forward(hidden_states, **inputs)
+
+    return check_mixer(_spec(Mutant), reference=MIXER_REFERENCES["linear"].function)
+
+
+def blind_to(where: Callable[[torch.Tensor], torch.Tensor]) -> list[Check]:
+    """Linear attention that takes pads for tokens where `where(real)` says so of a batch."""
+
+    def change(segments: Segments) -> Segments:
+        if segments.real is None or not bool(where(segments.real).any()):
+            return segments
+        return Segments(None, segments.document)
+
+    return masked(change)
+
+
+def built(change: Callable[[Any], None], **changes: Any) -> list[Check]:
+    """Linear attention with something changed after it is built."""
+
+    class Mutant(LinearMixer):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            change(self)
+
+    return check_mixer(_spec(Mutant, **changes), reference=MIXER_REFERENCES["linear"].function)
+
+
+def _future(hidden_states: torch.Tensor) -> torch.Tensor:
+    return 0.1 * hidden_states.flip(1)
+
+
+class _Leaks(LinearMixer):
+    """Sees the future; and so does its reference."""
+
+    def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+        mixed, _ = super().forward(hidden_states, **inputs)
+        return mixed + _future(hidden_states), None
+
+
+class _ByBackend(Attention):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        if self.config._attn_implementation != "eager":
+            self.scaling *= 1.1
+
+
+class _Memory(LinearMixer):
+    """Keeps its state in itself, where no cache can reorder it."""
+
+    memory: Any = None
+
+    def forward(self, hidden_states: torch.Tensor, cache: Any = None, **inputs: Any) -> tuple[torch.Tensor, None]:
+        layer = None if cache is None else cache.layers[self.layer_idx]
+        if layer is not None and layer.is_initialized and int(layer.get_seq_length()):
+            rows = (len(hidden_states), *self.memory.shape[1:])
+            layer.recurrent_states[0] = self.memory.repeat(-(-rows[0] // len(self.memory)), 1, 1, 1)[: rows[0]]
+        mixed, _ = super().forward(hidden_states, cache=cache, **inputs)
+        if layer is not None:
+            self.memory = layer.recurrent_states[0].clone()
+        return mixed, None
+
+
+class _Forgets(LinearMixer):
+    """Does not go on with a state over more than one step."""
+
+    def forward(self, hidden_states: torch.Tensor, cache: Any = None, **inputs: Any) -> tuple[torch.Tensor, None]:
+        layer = None if cache is None else cache.layers[self.layer_idx]
+        if layer is not None and layer.is_initialized and hidden_states.shape[1] > 1:
+            layer.recurrent_states[0] = torch.zeros_like(layer.recurrent_states[0])
+        return super().forward(hidden_states, cache=cache, **inputs)
+
+
+class _Filled(LinearMixer):
+    """Leaves something in the state when there are only pads."""
+
+    def forward(self, hidden_states: torch.Tensor, cache: Any = None, **inputs: Any) -> tuple[torch.Tensor, None]:
+        mixed, _ = super().forward(hidden_states, cache=cache, **inputs)
+        real = (inputs.get("attention_mask") or Segments()).real
+        if cache is not None and real is not None:
+            empty = ~real.any(1)
+            cache.layers[self.layer_idx].recurrent_states[0][empty] += 1.0
+        return mixed, None
+
+
+class _DynamicOnly(LinearMixer):
+    """Leaves nothing in a static cache."""
+
+    def forward(self, hidden_states: torch.Tensor, cache: Any = None, **inputs: Any) -> tuple[torch.Tensor, None]:
+        mixed, _ = super().forward(hidden_states, cache=cache, **inputs)
+        if cache is not None and cache.layers[self.layer_idx].max_cache_len is not None:
+            cache.layers[self.layer_idx].recurrent_states[0].zero_()
+        return mixed, None
+
+
+class _Gain(LinearMixer):
+    """Has a parameter that nobody draws."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.gain = nn.Parameter(torch.ones(1))
+
+    def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+        mixed, _ = super().forward(hidden_states, **inputs)
+        return mixed * self.gain, None
+
+
+@dataclass(frozen=True)
+class _TableOptions:
+    """An option that JSON changes: a tuple becomes a list."""
+
+    table: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _AnyOptions:
+    """Takes an option that the mixer knows nothing of."""
+
+    nonsense: int = 0
+
+
+def _count(module: Any) -> int:
+    module.calls = getattr(module, "calls", 0) + 1
+    return module.calls
+
+
+def _real_share(segments: Segments, mixed: torch.Tensor) -> torch.Tensor:
+    """One for every row that has a token."""
+    if segments.real is None:
+        return mixed.new_ones(1, 1, 1)
+    count = segments.real.sum(1).view(-1, 1, 1)
+    return (count / count).to(mixed.dtype)
+
+
+def _graph_break(module: Any, mixed: torch.Tensor, *_: Any) -> torch.Tensor:
+    return mixed if float(mixed.detach().sum()) > 0 else mixed * 1.0
+
+
+def _with_reference(module: type, reference: Callable[..., torch.Tensor], **changes: Any) -> list[Check]:
+    return check_mixer(_spec(module, **changes), reference=reference)
+
+
+def _reference(module: Any, hidden_states: torch.Tensor, is_causal: bool) -> torch.Tensor:
+    return MIXER_REFERENCES["linear"].function(module, hidden_states, is_causal=is_causal)
+
+
+@contextlib.contextmanager
+def _unknown_elsewhere() -> Iterator[list[Check]]:
+    """A mixer that is registered in this process only."""
+    with registered(MIXERS, "mutant/linear", _spec(LinearMixer)):
+        yield check_mixer("mutant/linear", reference=_reference)
+
+
+def _on_cpu(module: Any) -> None:
+    module.q_proj = nn.Linear(module.q_proj.in_features, module.q_proj.out_features, bias=False, device="cpu")
+
+
+def _step_of_many(mixed: torch.Tensor) -> float:
+    return 1.01 if mixed.shape[1] == 1 and len(mixed) > 4 else 1.0
+
+
+MIXER_MUTANTS: dict[str, Callable[[], Any]] = {
+    "reference_forward": lambda: linear(lambda m, mixed, *_: mixed * (1.01 if mixed.shape[1] > 64 else 1.0)),
+    "reference_gradient": lambda: linear(lambda m, mixed, *_: louder_gradient(mixed)),
+    "backends_agree": lambda: check_mixer(_spec(_ByBackend, "full"), reference=MIXER_REFERENCES["full"].function),
+    "causality": lambda: _with_reference(
+        _Leaks, lambda module, x, is_causal: _reference(module, x, is_causal) + _future(x)
+    ),
+    "padding_left": lambda: blind_to(lambda real: ~real[:, 0]),
+    "padding_right": lambda: blind_to(lambda real: ~real[:, -1] & real[:, 0] & ~(~real[:, :-1] & real[:, 1:]).any(1)),
+    "padding_interior": lambda: blind_to(lambda real: real[:, 0] & (~real[:, :-1] & real[:, 1:]).any(1)),
+    "batch_equals_single": lambda: linear(
+        lambda m, mixed, *_: mixed + 0.1 * (mixed.mean(0) - mixed.mean(0) / len(mixed))
+    ),
+    "packing": lambda: masked(lambda segments: Segments(segments.real, None)),
+    "fully_masked_row": lambda: linear(lambda m, mixed, x, segments, cache: mixed * _real_share(segments, mixed)),
+    "cache_split": lambda: _with_reference(_Forgets, _reference),
+    "chunked_prefill": lambda: _with_reference(_Filled, _reference),
+    "static_cache": lambda: _with_reference(_DynamicOnly, _reference),
+    "cache_reorder": lambda: _with_reference(_Memory, _reference),
+    "generation": lambda: linear(lambda m, mixed, *_: mixed * _step_of_many(mixed)),
+    "parameters_get_gradients": lambda: built(lambda module: setattr(module, "spare", nn.Linear(2, 2))),
+    "large_norms": lambda: linear(lambda m, mixed, x, *_: mixed * one_unless_large(x)),
+    "gradient_checkpointing": lambda: linear(
+        lambda m, mixed, *_: mixed * (1.1 if m.training and _count(m) % 2 == 0 else 1.0)
+    ),
+    "compilation": lambda: linear(_graph_break),
+    "options_round_trip": lambda: check_mixer(
+        _spec(LinearMixer, options=_TableOptions), reference=_reference, settings=({"options": {"table": (1, 2)}},)
+    ),
+    "unknown_options_refused": lambda: _with_reference(LinearMixer, _reference, options=_AnyOptions),
+    "meta_construction": lambda: built(_on_cpu),
+    "buffers_after_reload": lambda: linear_with_buffer(),
+    "initialisation": lambda: _with_reference(
+        _Gain, lambda module, x, is_causal: _reference(module, x, is_causal) * module.gain
+    ),
+    "clean_process_load": _unknown_elsewhere,
+}
+
+
+def linear_with_buffer() -> list[Check]:
+    """Linear attention with a constant in a buffer that is neither saved nor computed again."""
+
+    class Mutant(LinearMixer):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.register_buffer("factor", torch.ones(1), persistent=False)
+
+        def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+            mixed, _ = super().forward(hidden_states, **inputs)
+            return mixed * self.factor, None
+
+    return _with_reference(Mutant, _reference)
+
+
+# ------------------------------------------------------------------------------------------------------------- crossed
+def crossed(alter: Callable[..., torch.Tensor], base: str = "additive") -> list[Check]:
+    """A cross mixer whose output is altered: `alter(mixed, inputs)`, with the keyword `states` among the inputs."""
+    parent: Any = {"additive": AdditiveCrossAttention, "full": CrossAttention}[base]
+
+    class Mutant(parent):
+        def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
+            filled = inputs["cache"] is not None and inputs["cache"].is_updated.get(self.layer_idx)
+            mixed, weights = super().forward(hidden_states, **inputs)
+            return alter(mixed, {**inputs, "states": hidden_states, "filled": filled, "module": self}), weights
+
+    return check_cross_mixer(Mutant, reference=CROSS_REFERENCES[base])
+
+
+class _NoMask(AdditiveCrossAttention):
+    def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
+        return super().forward(hidden_states, **{**inputs, "attention_mask": None})
+
+
+class _CrossByBackend(CrossAttention):
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        if self.config._attn_implementation != "eager":
+            self.scaling *= 1.1
+
+
+def _cross_share(inputs: dict[str, Any]) -> Any:
+    mask = inputs["attention_mask"]
+    return 1.0 if mask is None else (mask.sum(1) / mask.sum(1)).view(-1, 1, 1).to(inputs["states"].dtype)
+
+
+CROSS_MUTANTS: dict[str, Callable[[], list[Check]]] = {
+    "cross_reference_forward": lambda: crossed(
+        lambda mixed, inputs: mixed * (1.01 if inputs["source_states"].shape[1] == 17 else 1.0)
+    ),
+    "cross_reference_gradient": lambda: crossed(lambda mixed, inputs: louder_gradient(mixed)),
+    "source_padding": lambda: check_cross_mixer(_NoMask, reference=CROSS_REFERENCES["additive"]),
+    "source_from_cache": lambda: crossed(lambda mixed, inputs: mixed * (1.01 if inputs["filled"] else 1.0)),
+    "cross_backends_agree": lambda: check_cross_mixer(_CrossByBackend, reference=CROSS_REFERENCES["full"]),
+    "fully_masked_source": lambda: crossed(lambda mixed, inputs: mixed * _cross_share(inputs)),
+    "large_source": lambda: crossed(lambda mixed, inputs: mixed * one_unless_large(inputs["states"])),
+}

@@ -1,0 +1,64 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The kit on everything that is registered: a new name is checked without a line here."""
+
+import dataclasses
+from collections.abc import Callable, Collection
+
+import pytest
+
+from hf_tx.conformance import (
+    Check,
+    check_backend,
+    check_cross_mixer,
+    check_mixer,
+    check_position,
+    parametrize_with_checks,
+)
+from hf_tx.conformance.cross_checks import CROSS_CHECKS
+from hf_tx.conformance.mixer_checks import MIXER_CHECKS
+from hf_tx.conformance.tools import backends
+from hf_tx.models.mixers import CROSS_MIXERS, MIXERS
+from hf_tx.models.positions import POSITIONS
+
+#: What runs always of flex_attention, which is slow on CPU, and of `eager`, with which all others are compared.
+ALWAYS = {
+    "flex_attention": ("registered_with_mask", "masked_padding", "softcap", "packed_documents"),
+    "eager": ("registered_with_mask", "dropout_in_training", "nothing_to_see", "large_scores", "given_masks"),
+}
+
+
+def _of_backend(name: str) -> list[Check]:
+    checks = check_backend(name)
+    always: Collection[str] = ALWAYS.get(name, [check.name for check in checks])
+    return [dataclasses.replace(check, slow=check.slow or check.name not in always) for check in checks]
+
+
+@parametrize_with_checks([check for name in list(MIXERS) if "/" not in name for check in check_mixer(name)])
+def test_mixer(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in CROSS_MIXERS for check in check_cross_mixer(name)])
+def test_cross_mixer(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in POSITIONS for check in check_position(name)])
+def test_position(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in backends() for check in _of_backend(name)])
+def test_backend(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.mark.parametrize("name", ["full", "gated_delta", "lstm"])
+def test_one_mixer_of_each_kind_compiles_or_says_that_it_cannot(name: str) -> None:
+    next(check for check in check_mixer(name) if check.name == "compilation")()
+
+
+def test_the_checks_are_all_there() -> None:
+    assert set(ALWAYS["eager"]) | set(ALWAYS["flex_attention"]) <= {check.name for check in check_backend("eager")}
+    assert {check.name for check in check_mixer("full")} == set(MIXER_CHECKS)
+    assert {check.name for check in check_cross_mixer("full")} == set(CROSS_CHECKS)

@@ -1,0 +1,55 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""`hf-tx check`: the table, and the exit codes."""
+
+from pathlib import Path
+
+import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from hf_tx.cli import main
+
+
+def test_a_mixer_that_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "mixer", "chunked", "--fast", "--settings", '{"options": {"chunk_size": 3}}']) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["check", "result", "seconds", "message"]
+    table = {line.split()[0]: line.split()[1] for line in lines[1:-1]}
+    assert table["reference_forward"] == "ok"
+    assert "compilation" not in table
+    assert lines[-1] == f"mixer chunked: {len(table)} ok"
+
+
+def test_an_expected_failure_that_passes_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "position", "none", "--expect", "order_matters=it has none"]) == 1
+    out = capsys.readouterr().out
+    assert "failed" in next(line for line in out.splitlines() if line.startswith("order_matters"))
+    assert out.splitlines()[-1].endswith("1 failed")
+
+
+def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = LlamaConfig(vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, eos_token_id=1)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    assert main(["check", "model", str(tmp_path), "--fast"]) == 1
+    failed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " failed " in line]
+    assert failed == ["packed_rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mixer", "ful"], "unknown mixer 'ful'. Did you mean 'full'?"),
+        (["cross_mixer", "ful"], "unknown cross_mixer 'ful'"),
+        (["backend", "eagr"], "unknown backend 'eagr'"),
+        (["position", "rop"], "unknown position_type 'rop'"),
+        (["model", "no/such/folder"], "is no folder"),
+        (["model", "transformers:NoSuchModel"], "NoSuchModel"),
+        (["model", "no_such_module:Model"], "no_such_module"),
+        (["mixer", "full", "--settings", "{"], "--settings: is no JSON"),
+        (["mixer", "full", "--settings", "3"], "must be an object"),
+        (["mixer", "full", "--expect", "causality"], "must be CHECK=REASON"),
+        (["mixer", "full", "--expect", "causalty=x"], "'causalty', which is none of the checks"),
+    ],
+)
+def test_bad_input(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *arguments]) == 2
+    assert words in capsys.readouterr().err
