@@ -10,5 +10,5 @@ from .tiled import tiled_attention
 def register() -> None:
     """Register `tiled` and `banded`, attention and mask together."""
     computes = (SOFTCAP, POSITION_BIAS, SINKS, PATTERN)
-    register_backend("tiled", tiled_attention, mask_rule, computes=computes, by_distance=True)
+    register_backend("tiled", tiled_attention, mask_rule, computes=computes, by_distance=True, dense_masks=True)
     register_backend("banded", banded_attention, mask_rule, computes=computes, by_distance=True, needs_band=True)

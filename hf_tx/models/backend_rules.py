@@ -44,23 +44,25 @@ class Backend:
             another backend.
         by_distance: whether it takes `position_bias` by distance, `(heads, queries + keys - 1)` with that of distance
             `key - query` at `key - query + queries - 1`, so that nobody builds a bias for every pair.
+        dense_masks: whether it takes a tensor for every pair as its mask, bool or added to the scores.
     """
 
     computes: frozenset[str] = frozenset()
     refuses: Callable[[Any, frozenset[str]], str | None] | None = None
     needs_band: bool = False
     by_distance: bool = False
+    dense_masks: bool = False
 
 
-def _backend(*computes: str) -> Backend:
-    return Backend(frozenset(computes))
+def _backend(*computes: str, dense_masks: bool = False) -> Backend:
+    return Backend(frozenset(computes), dense_masks=dense_masks)
 
 
 #: What is known of backends; one that is not here has none of the features.
 BACKENDS: dict[str, Backend] = {
-    "eager": _backend(*FEATURES),
-    "sdpa": _backend(POSITION_BIAS, PATTERN),
-    "flex_attention": _backend(SOFTCAP, POSITION_BIAS, SINKS, PATTERN),
+    "eager": _backend(*FEATURES, dense_masks=True),
+    "sdpa": _backend(POSITION_BIAS, PATTERN, dense_masks=True),
+    "flex_attention": _backend(SOFTCAP, POSITION_BIAS, SINKS, PATTERN, dense_masks=True),
     "flash_attention_2": _backend(SOFTCAP),
     "flash_attention_3": _backend(SOFTCAP, SINKS),
     "flash_attention_4": _backend(SOFTCAP, SINKS),
@@ -76,6 +78,7 @@ def register_backend(
     computes: Collection[str] | None = None,
     needs_band: bool = False,
     by_distance: bool = False,
+    dense_masks: bool = False,
 ) -> None:
     """Register a backend in the library's own tables, so that it serves any model of the library, and say what it
     computes. The library hands a backend without a mask function no mask at all, so both come together.
@@ -89,6 +92,7 @@ def register_backend(
             except attention weights.
         needs_band: see [`Backend`].
         by_distance: see [`Backend`].
+        dense_masks: see [`Backend`].
 
     Raises:
         ValueError: `computes` names what is no feature.
@@ -99,7 +103,7 @@ def register_backend(
         raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, mask)
-    BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance)
+    BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance, dense_masks)
 
 
 def _known(backend: str) -> Backend:
@@ -187,6 +191,11 @@ def refusal(config: Any, backend: str) -> str | None:
 def gives_weights(backend: str) -> bool:
     """Whether the backend returns the attention weights beside the output."""
     return WEIGHTS in _known(backend).computes
+
+
+def takes_dense_masks(backend: str) -> bool:
+    """Whether the backend takes a mask for every pair; see [`Backend`]."""
+    return _known(backend).dense_masks
 
 
 def takes_distances(backend: str) -> bool:

@@ -20,13 +20,13 @@ from transformers.masking_utils import (
 )
 from transformers.utils.generic import is_flash_attention_requested
 
+from .backend_rules import BACKENDS, takes_dense_masks
 from .documents import Documents, origins, segments
 from .mixer import Band, mixer_options
 from .mixers import MIXERS
 
-# Backends for which the four-dimensional mask of a caller can be put into the form that they take.
+# Backends that add the four-dimensional mask of a caller to the scores.
 _FLOAT_MASKS = ("eager", "flex_attention")
-_DENSE_MASKS = (*_FLOAT_MASKS, "sdpa")
 
 
 @dataclass(frozen=True)
@@ -211,10 +211,9 @@ def custom_mask(
         ValueError: wrong shape, an integer dtype, or a backend that takes no such mask.
     """
     batch, queries = inputs_embeds.shape[:2]
-    if backend not in _DENSE_MASKS:
-        raise ValueError(
-            f"attn_implementation={backend!r} takes no 4-D attention_mask; use {', '.join(map(repr, _DENSE_MASKS))}."
-        )
+    if not takes_dense_masks(backend):
+        able = ", ".join(repr(name) for name in BACKENDS if takes_dense_masks(name))
+        raise ValueError(f"attn_implementation={backend!r} takes no 4-D attention_mask; use one of {able}.")
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(
             f"a 4-D attention_mask must be bool (True: the query sees the key) or floating point (added to the "

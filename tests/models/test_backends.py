@@ -335,12 +335,12 @@ def test_a_foreign_backend_keeps_padding_chunks_and_causality(family, position_t
 def test_a_mask_of_the_caller_is_refused_for_foreign_backends():
     with registered("acme_fast", Recorder(), eager_mask):
         model = build("decoder", "acme_fast")
-        with pytest.raises(ValueError, match="takes no 4-D attention_mask; use 'eager'"):
+        with pytest.raises(ValueError, match="takes no 4-D attention_mask; use one of 'eager'"):
             states(model, tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
 
 
 def test_a_mask_of_the_caller_is_refused_for_flash(flash):
-    with pytest.raises(ValueError, match="'flash_attention_2' takes no 4-D attention_mask; use 'eager'"):
+    with pytest.raises(ValueError, match="'flash_attention_2' takes no 4-D attention_mask; use one of 'eager'"):
         states(build("decoder", "flash_attention_2"), tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
 
 
