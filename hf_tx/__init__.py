@@ -2,6 +2,7 @@
 """Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
 
 from .analysis import parameter_count
+from .conversion import from_hf, to_hf
 from .models.configuration_decoder import TxDecoderConfig
 from .models.configuration_encoder import TxEncoderConfig
 from .models.configuration_encoder_decoder import TxEncoderDecoderConfig
@@ -49,5 +50,7 @@ __all__ = [
     "TxEncoderForTokenClassification",
     "TxEncoderModel",
     "__version__",
+    "from_hf",
     "parameter_count",
+    "to_hf",
 ]

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from ..models.version import __version__
-from . import check, estimate, plugins
+from . import check, convert, estimate, plugins
 
 # One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
 # imported in run(). Bad input raises one of the errors below, of which the message is printed.
-_COMMANDS = {"check": check, "estimate": estimate, "plugins": plugins}
+_COMMANDS = {"check": check, "convert": convert, "estimate": estimate, "plugins": plugins}
 _BAD_INPUT = (ValueError, OSError, ImportError)
 
 

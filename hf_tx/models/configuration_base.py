@@ -100,6 +100,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         hf_tx_version: the version that wrote the config.
         plugins: distribution and version of the plug-ins that the names above belong to, by vendor. Derived; a config
             from a file names what to install.
+        origin: where converted weights come from: the library's `model_type`, `architecture` and `config`. Provenance,
+            which the model never reads.
 
     Raises:
         ValueError: an unknown keyword.
@@ -164,6 +166,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     eos_token_id: int | list[int] | None = None
     hf_tx_version: str | None = None
     plugins: dict[str, dict[str, str]] | None = None
+    origin: dict[str, Any] | None = None
 
     #: Fields, besides `mixers`, whose names a plug-in may have registered.
     _of_registries: ClassVar[tuple[str, ...]] = ("position_type", "norm_type", "ffn_type")

@@ -32,6 +32,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         eos_token_id: id, or ids, that end one. Default: the decoder's.
         decoder_start_token_id: id that the decoder begins with. Default: `pad_token_id`, as in T5.
         hf_tx_version: the version that wrote the config.
+        origin: see [`TxStackConfig`].
 
     Raises:
         ValueError: an unknown keyword.
@@ -69,6 +70,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     eos_token_id: int | list[int] | None = None
     decoder_start_token_id: int | None = None
     hf_tx_version: str | None = None
+    origin: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         stacks = {"encoder": dict(self._fields_of("encoder")), "decoder": dict(self._fields_of("decoder"))}

@@ -19,7 +19,7 @@ PUBLIC = """
     TxEncoderForSequenceClassification TxEncoderForTokenClassification TxEncoderModel
     TxEncoderDecoderConfig TxEncoderDecoderForConditionalGeneration TxEncoderDecoderForSequenceClassification
     TxEncoderDecoderModel
-    __version__ parameter_count
+    __version__ from_hf parameter_count to_hf
 """
 
 # One layer, with every part that has weights in one of the three.

@@ -1,81 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's decoders as settings of hf_tx."""
-
-from typing import Any
+"""The library's decoders, and the variants that their code tells apart."""
 
 import transformers as hf
-from peers.tables import (
-    HEADS,
-    INNER,
-    LAYERS,
-    LENGTH,
-    STANDARD,
-    TOKENS,
-    VOCABULARY,
-    WIDTH,
-    Names,
-    Peer,
-    block,
-    conv,
-    qkv,
-    third,
-    third_of_head,
-)
-
-import hf_tx
-
-GATED = dict(mlp__gate_proj="mlp.gate_proj", mlp__up_proj="mlp.up_proj", mlp__down_proj="mlp.down_proj")
-LLAMA_ATTENTION = {f"mixer__{part}_proj": f"self_attn.{part}_proj" for part in "qkvo"}
-LLAMA_LAYER = dict(**LLAMA_ATTENTION, **GATED, mixer_norm="input_layernorm", mlp_norm="post_attention_layernorm")
-QK_NORMS = dict(mixer__q_norm="self_attn.q_norm", mixer__k_norm="self_attn.k_norm")
-SANDWICH = dict(
-    **LLAMA_ATTENTION,
-    **GATED,
-    mixer_norm="input_layernorm",
-    mixer_post_norm="post_attention_layernorm",
-    mlp_norm="pre_feedforward_layernorm",
-    mlp_post_norm="post_feedforward_layernorm",
-)
-
-
-def causal(layer: dict[str, str], embed: str, layers: str, norm: str) -> Names:
-    return {
-        "model.embed_tokens": embed,
-        **block("model.layers", layers, **layer),
-        "model.norm": norm,
-        "lm_head": "lm_head",
-    }
-
-
-def llama_names(layer: dict[str, str]) -> Names:
-    return causal(layer, "model.embed_tokens", "model.layers", "model.norm")
-
-
-def llama(settings: dict[str, Any] | None = None, **config: Any) -> Peer:
-    """A Llama; both configs have the same names for what varies here."""
-    common = dict(STANDARD, tie_word_embeddings=False) | config
-    return Peer(
-        theirs=hf.LlamaForCausalLM,
-        config=lambda: hf.LlamaConfig(**common, rms_norm_eps=1e-6),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=common | (settings or {}),
-        names=llama_names(LLAMA_LAYER),
-    )
-
-
-def like_llama(
-    theirs: Any, config: dict[str, Any], settings: dict[str, Any], layer: dict[str, str], **facts: Any
-) -> Peer:
-    """A decoder whose modules have the names of Llama's."""
-    return Peer(
-        theirs=theirs,
-        config=lambda: theirs.config_class(**STANDARD | config),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=STANDARD | settings,
-        names=llama_names(layer),
-        **facts,
-    )
-
+from peers.tables import HEADS, INNER, LAYERS, LENGTH, SIZES, STANDARD, TOKENS, VOCABULARY, WIDTH, converted
 
 ROPE = dict(rope_theta=100.0)  # small, so that all frequencies turn within a short text
 ROPES = {
@@ -101,7 +28,51 @@ ROPES = {
     "proportional": dict(ROPE, rope_type="proportional", partial_rotary_factor=0.5),
 }
 LAYER_KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
-BY_KIND = dict(mixers="sliding,full", sliding_window=4)
+
+GPT2 = dict(
+    vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_inner=INNER, **TOKENS
+)
+OPT = {name: value for name, value in SIZES.items() if name != "intermediate_size"}
+OPT |= dict(ffn_dim=INNER, word_embed_proj_dim=WIDTH, **TOKENS)
+BLOOM = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, n_layer=LAYERS, n_head=HEADS, **TOKENS)
+GQA = dict(num_key_value_heads=2)
+WINDOWS = dict(use_sliding_window=True, sliding_window=4)
+PARTIAL = dict(ROPE, rope_type="default", partial_rotary_factor=0.25)
+NESTED = {
+    "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=500.0),
+    "sliding_attention": dict(rope_type="default", rope_theta=50.0),
+}
+
+llama = converted(hf.LlamaForCausalLM, STANDARD)
+mistral = converted(hf.MistralForCausalLM, STANDARD, GQA)
+qwen2 = converted(hf.Qwen2ForCausalLM, STANDARD, GQA)
+qwen3 = converted(hf.Qwen3ForCausalLM, STANDARD, GQA)
+gpt2 = converted(hf.GPT2LMHeadModel, GPT2)
+gptj = converted(hf.GPTJForCausalLM, GPT2)
+gpt_neox = converted(hf.GPTNeoXForCausalLM, STANDARD)
+opt = converted(hf.OPTForCausalLM, OPT, positions="own")
+bloom = converted(hf.BloomForCausalLM, BLOOM, positions="own", backends=("eager",))
+gemma = converted(hf.GemmaForCausalLM, STANDARD, dict(num_key_value_heads=1, head_dim=12))
+gemma2 = converted(
+    hf.Gemma2ForCausalLM,
+    STANDARD,
+    GQA,
+    dict(head_dim=12, query_pre_attn_scalar=20, sliding_window=4, layer_types=LAYER_KINDS),
+    backends=("eager",),  # sdpa has no softcap
+)
+gemma3 = converted(
+    hf.Gemma3ForCausalLM,
+    STANDARD,
+    GQA,
+    dict(head_dim=12, query_pre_attn_scalar=20, sliding_window=4, layer_types=LAYER_KINDS),
+)
+granite = converted(hf.GraniteForCausalLM, STANDARD, GQA)
+cohere = converted(hf.CohereForCausalLM, STANDARD, GQA, dict(rope_parameters=ROPE))
+stablelm = converted(hf.StableLmForCausalLM, STANDARD, GQA, dict(rope_parameters=PARTIAL))
+starcoder2 = converted(hf.Starcoder2ForCausalLM, STANDARD, GQA)
+phi = converted(hf.PhiForCausalLM, STANDARD, GQA)
+phi3 = converted(hf.Phi3ForCausalLM, STANDARD, GQA)
+smollm3 = converted(hf.SmolLM3ForCausalLM, STANDARD, GQA)
 
 CAUSAL = {
     "llama_mha_tied": llama(tie_word_embeddings=True, rope_parameters=dict(ROPE, rope_type="default")),
@@ -116,375 +87,64 @@ CAUSAL = {
         )
         for kind, parameters in ROPES.items()
     },
-    "mistral": like_llama(
-        hf.MistralForCausalLM,
-        dict(num_key_value_heads=2, sliding_window=4, tie_word_embeddings=False),
-        dict(num_key_value_heads=2, mixers="sliding", sliding_window=4, tie_word_embeddings=False),
-        LLAMA_LAYER,
+    "mistral": mistral(sliding_window=4),
+    "mistral_full_tied": mistral(sliding_window=None, tie_word_embeddings=True),
+    "mistral_head_dim": mistral(sliding_window=4, head_dim=12),
+    "qwen2": qwen2(),
+    "qwen2_windows_tied": qwen2(**WINDOWS, max_window_layers=1, tie_word_embeddings=True),
+    "qwen3": qwen3(head_dim=12),
+    "qwen3_windows_biases_tied": qwen3(**WINDOWS, max_window_layers=2, attention_bias=True, tie_word_embeddings=True),
+    "gpt2": gpt2(),
+    "gpt2_unscaled": converted(hf.GPT2LMHeadModel, GPT2, backends=("eager",))(scale_attn_weights=False),
+    "gpt2_untied": gpt2(n_inner=None, tie_word_embeddings=False, activation_function="relu"),
+    "gpt_neox_parallel": gpt_neox(rope_parameters=PARTIAL),
+    "gpt_neox_sequential_tied": gpt_neox(use_parallel_residual=False, tie_word_embeddings=True),
+    "gpt_neox_unbiased": gpt_neox(attention_bias=False, rope_parameters=PARTIAL),
+    "gemma": gemma(),
+    "gemma_untied_biases": gemma(tie_word_embeddings=False, attention_bias=True),
+    "gemma2": gemma2(attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "gemma2_uncapped": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
+    "gemma3": gemma3(rope_parameters=NESTED),
+    "gemma3_capped": gemma3(final_logit_softcapping=3.0, rope_parameters=NESTED),
+    "smollm3": smollm3(no_rope_layers=[1, 0, 1]),
+    "smollm3_windows_untied": smollm3(**WINDOWS, no_rope_layers=[1, 0, 1], tie_word_embeddings=False),
+    "granite": granite(
+        embedding_multiplier=3.0,
+        residual_multiplier=0.4,
+        attention_multiplier=0.2,
+        logits_scaling=5.0,
+        tie_word_embeddings=True,
     ),
-    "qwen2": like_llama(
-        hf.Qwen2ForCausalLM,
-        dict(num_key_value_heads=2),
-        dict(num_key_value_heads=2, attention_bias=True, attention_out_bias=False, tie_word_embeddings=False),
-        LLAMA_LAYER,
+    "granite_biases": granite(attention_multiplier=0.3, attention_bias=True, mlp_bias=True),
+    "starcoder2": starcoder2(),
+    "starcoder2_windows_unbiased": starcoder2(sliding_window=4, use_bias=False, tie_word_embeddings=False),
+    "opt": opt(),
+    "opt_post_unbiased": opt(do_layer_norm_before=False, enable_bias=False),
+    "opt_no_final_norm_untied": opt(_remove_final_layer_norm=True, tie_word_embeddings=False),
+    "phi": phi(),
+    "phi_qk_norm": phi(qk_layernorm=True, rope_parameters=dict(rope_theta=100.0, partial_rotary_factor=1.0)),
+    "phi3": phi3(),
+    "phi3_partial_windows_tied": phi3(
+        sliding_window=4, tie_word_embeddings=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)
     ),
-    "qwen3": like_llama(
-        hf.Qwen3ForCausalLM,
-        dict(num_key_value_heads=2, head_dim=12, tie_word_embeddings=True),
-        dict(num_key_value_heads=2, head_dim=12, qk_norm=True),
-        LLAMA_LAYER | QK_NORMS,
-    ),
-    "gemma": like_llama(
-        hf.GemmaForCausalLM,
-        dict(num_key_value_heads=1, head_dim=12),
-        dict(
-            num_key_value_heads=1,
-            head_dim=12,
-            hidden_act="gelu_pytorch_tanh",
-            norm_unit_offset=True,
-            embedding_scale=WIDTH**0.5,
-        ),
-        LLAMA_LAYER,
-    ),
-    "gemma2": like_llama(
-        hf.Gemma2ForCausalLM,
-        dict(
-            num_key_value_heads=2,
-            head_dim=12,
-            query_pre_attn_scalar=20,
-            sliding_window=4,
-            attn_logit_softcapping=2.0,
-            final_logit_softcapping=3.0,
-            layer_types=LAYER_KINDS,
-        ),
-        dict(
-            **BY_KIND,
-            num_key_value_heads=2,
-            head_dim=12,
-            hidden_act="gelu_pytorch_tanh",
-            norm_position="sandwich",
-            norm_unit_offset=True,
-            embedding_scale=WIDTH**0.5,
-            attention_scale=20**-0.5,
-            attn_logit_softcapping=2.0,
-            final_logit_softcapping=3.0,
-        ),
-        SANDWICH,
-        backends=("eager",),  # sdpa has no softcap
-    ),
-    "gemma3": like_llama(
-        hf.Gemma3ForCausalLM,
-        dict(
-            num_key_value_heads=2,
-            head_dim=12,
-            query_pre_attn_scalar=20,
-            sliding_window=4,
-            layer_types=LAYER_KINDS,
-            rope_parameters={
-                "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=500.0),
-                "sliding_attention": dict(rope_type="default", rope_theta=50.0),
-            },
-        ),
-        dict(
-            **BY_KIND,
-            num_key_value_heads=2,
-            head_dim=12,
-            hidden_act="gelu_pytorch_tanh",
-            norm_position="sandwich",
-            norm_unit_offset=True,
-            qk_norm=True,
-            embedding_scale=WIDTH**0.5,
-            attention_scale=20**-0.5,
-            rope_parameters={
-                "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=500.0),
-                "sliding_attention": dict(rope_type="default", rope_theta=50.0),
-            },
-        ),
-        SANDWICH | QK_NORMS,
-    ),
-    "granite": like_llama(
-        hf.GraniteForCausalLM,
-        dict(
-            num_key_value_heads=2,
-            embedding_multiplier=3.0,
-            residual_multiplier=0.4,
-            attention_multiplier=0.2,
-            logits_scaling=5.0,
-            tie_word_embeddings=True,
-        ),
-        dict(
-            num_key_value_heads=2,
-            embedding_scale=3.0,
-            residual_multiplier=0.4,
-            attention_scale=0.2,
-            logit_scale=0.2,
-        ),
-        LLAMA_LAYER,
-    ),
-    "cohere": like_llama(
-        hf.CohereForCausalLM,
-        dict(num_key_value_heads=2, logit_scale=0.25, layer_norm_eps=1e-5, rope_parameters=ROPE),
-        dict(
-            num_key_value_heads=2,
-            rope_parameters=ROPE,
-            logit_scale=0.25,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            norm_bias=False,
-            parallel_residual=True,
-            parallel_shared_norm=True,
-            rope_interleaved=True,
-        ),
-        dict(**LLAMA_ATTENTION, **GATED, mixer_norm="input_layernorm"),
-    ),
-    "stablelm": like_llama(
-        hf.StableLmForCausalLM,
-        dict(num_key_value_heads=2, use_qkv_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.25)),
-        dict(
-            num_key_value_heads=2,
-            tie_word_embeddings=False,
-            attention_bias=True,
-            attention_out_bias=False,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            rope_parameters=dict(ROPE, partial_rotary_factor=0.25),
-        ),
-        LLAMA_LAYER,
-    ),
-    "phi": Peer(
-        theirs=hf.PhiForCausalLM,
-        config=lambda: hf.PhiConfig(**STANDARD, num_key_value_heads=2),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=dict(
-            **STANDARD,
-            num_key_value_heads=2,
-            tie_word_embeddings=False,
-            lm_head_bias=True,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            parallel_residual=True,
-            parallel_shared_norm=True,
-            ffn_type="mlp",
-            hidden_act="gelu_new",
-            attention_bias=True,
-            mlp_bias=True,
-            rope_parameters=dict(rope_theta=10_000.0, partial_rotary_factor=0.5),
-        ),
-        names=causal(
-            dict(
-                **{f"mixer__{part}_proj": f"self_attn.{part}_proj" for part in "qkv"},
-                mixer__o_proj="self_attn.dense",
-                mlp__up_proj="mlp.fc1",
-                mlp__down_proj="mlp.fc2",
-                mixer_norm="input_layernorm",
-            ),
-            "model.embed_tokens",
-            "model.layers",
-            "model.final_layernorm",
-        ),
-    ),
-    "gpt2": Peer(
-        theirs=hf.GPT2LMHeadModel,
-        config=lambda: hf.GPT2Config(
-            vocab_size=VOCABULARY,
-            n_positions=LENGTH,
-            n_embd=WIDTH,
-            n_layer=LAYERS,
-            n_head=HEADS,
-            n_inner=INNER,
-            **TOKENS,
-        ),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=dict(
-            **STANDARD,
-            position_type="learned",
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            ffn_type="mlp",
-            hidden_act="gelu_new",
-            attention_bias=True,
-            mlp_bias=True,
-        ),
-        names={
-            "model.positions.learned.embed_positions": "transformer.wpe",
-            **causal(dict(mixer_norm="ln_1", mlp_norm="ln_2"), "transformer.wte", "transformer.h", "transformer.ln_f"),
-            **{
-                f"model.layers.*.mixer.{part}_proj": (
-                    "transformer.h.*.attn.c_attn",
-                    lambda weight, index=index: third(index, conv(weight)),
-                )
-                for index, part in enumerate("qkv")
-            },
-            "model.layers.*.mixer.o_proj": ("transformer.h.*.attn.c_proj", conv),
-            "model.layers.*.mlp.up_proj": ("transformer.h.*.mlp.c_fc", conv),
-            "model.layers.*.mlp.down_proj": ("transformer.h.*.mlp.c_proj", conv),
-        },
-    ),
-    "gptj": Peer(
-        theirs=hf.GPTJForCausalLM,
-        config=lambda: hf.GPTJConfig(
-            vocab_size=VOCABULARY,
-            n_positions=LENGTH,
-            n_embd=WIDTH,
-            n_layer=LAYERS,
-            n_head=HEADS,
-            n_inner=INNER,
-            rotary_dim=4,
-            **TOKENS,
-        ),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=dict(
-            **STANDARD,
-            tie_word_embeddings=False,
-            lm_head_bias=True,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            parallel_residual=True,
-            parallel_shared_norm=True,
-            ffn_type="mlp",
-            hidden_act="gelu_new",
-            mlp_bias=True,
-            rope_interleaved=True,
-            rope_parameters=dict(rope_theta=10_000.0, partial_rotary_factor=0.5),
-        ),
-        names=causal(
-            dict(
-                **{f"mixer__{part}_proj": f"attn.{part}_proj" for part in "qkv"},
-                mixer__o_proj="attn.out_proj",
-                mlp__up_proj="mlp.fc_in",
-                mlp__down_proj="mlp.fc_out",
-                mixer_norm="ln_1",
-            ),
-            "transformer.wte",
-            "transformer.h",
-            "transformer.ln_f",
-        ),
-    ),
-    **{
-        f"gpt_neox_{kind}": Peer(
-            theirs=hf.GPTNeoXForCausalLM,
-            config=lambda parallel=parallel: hf.GPTNeoXConfig(
-                **STANDARD,
-                use_parallel_residual=parallel,
-                rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25),
-            ),
-            ours=hf_tx.TxDecoderForCausalLM,
-            settings=dict(
-                **STANDARD,
-                tie_word_embeddings=False,
-                norm_type="layernorm",
-                norm_eps=1e-5,
-                parallel_residual=parallel,
-                ffn_type="mlp",
-                hidden_act="gelu",
-                attention_bias=True,
-                mlp_bias=True,
-                rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25),
-            ),
-            names={
-                "model.embed_tokens": "gpt_neox.embed_in",
-                **qkv("model.layers.*.mixer", "gpt_neox.layers.*.attention.query_key_value", third_of_head),
-                **block(
-                    "model.layers",
-                    "gpt_neox.layers",
-                    mixer__o_proj="attention.dense",
-                    mlp__up_proj="mlp.dense_h_to_4h",
-                    mlp__down_proj="mlp.dense_4h_to_h",
-                    mixer_norm="input_layernorm",
-                    mlp_norm="post_attention_layernorm",
-                ),
-                "model.norm": "gpt_neox.final_layer_norm",
-                "lm_head": "lm_head",
-            },
-        )
-        for kind, parallel in (("parallel", True), ("sequential", False))
-    },
-    "opt": Peer(
-        theirs=hf.OPTForCausalLM,
-        config=lambda: hf.OPTConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=WIDTH,
-            word_embed_proj_dim=WIDTH,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            ffn_dim=INNER,
-            max_position_embeddings=LENGTH,
-            **TOKENS,
-        ),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=dict(
-            **STANDARD,
-            position_type="learned",
-            position_offset=2,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            ffn_type="mlp",
-            hidden_act="relu",
-            attention_bias=True,
-            mlp_bias=True,
-        ),
-        names={
-            "model.positions.learned.embed_positions": "model.decoder.embed_positions",
-            **causal(
-                dict(
-                    **{f"mixer__{part}_proj": f"self_attn.{part}_proj" for part in "qkv"},
-                    mixer__o_proj="self_attn.out_proj",
-                    mlp__up_proj="fc1",
-                    mlp__down_proj="fc2",
-                    mixer_norm="self_attn_layer_norm",
-                    mlp_norm="final_layer_norm",
-                ),
-                "model.decoder.embed_tokens",
-                "model.decoder.layers",
-                "model.decoder.final_layer_norm",
-            ),
-        },
-        positions="own",
-    ),
-    "bloom": Peer(
-        theirs=hf.BloomForCausalLM,
-        config=lambda: hf.BloomConfig(
-            vocab_size=VOCABULARY, hidden_size=WIDTH, n_layer=LAYERS, n_head=HEADS, **TOKENS
-        ),
-        ours=hf_tx.TxDecoderForCausalLM,
-        settings=dict(STANDARD, intermediate_size=4 * WIDTH)
-        | dict(
-            position_type="alibi",
-            embedding_norm=True,
-            norm_type="layernorm",
-            norm_eps=1e-5,
-            ffn_type="mlp",
-            hidden_act="gelu_new",
-            attention_bias=True,
-            mlp_bias=True,
-        ),
-        names={
-            "model.embed_norm": "transformer.word_embeddings_layernorm",
-            **qkv("model.layers.*.mixer", "transformer.h.*.self_attention.query_key_value", third_of_head),
-            **causal(
-                dict(
-                    mixer__o_proj="self_attention.dense",
-                    mlp__up_proj="mlp.dense_h_to_4h",
-                    mlp__down_proj="mlp.dense_4h_to_h",
-                    mixer_norm="input_layernorm",
-                    mlp_norm="post_attention_layernorm",
-                ),
-                "transformer.word_embeddings",
-                "transformer.h",
-                "transformer.ln_f",
-            ),
-        },
-        positions="own",
-        backends=("eager",),
-    ),
+    "phi3_longrope": phi3(original_max_position_embeddings=8, rope_parameters=ROPES["longrope"]),
+    "gptj": gptj(rotary_dim=4),
+    "gptj_whole": gptj(rotary_dim=8, n_inner=None),
+    "cohere": cohere(logit_scale=0.25),
+    "cohere_biases_untied": cohere(attention_bias=True, tie_word_embeddings=False),
+    "stablelm": stablelm(use_qkv_bias=True),
+    "stablelm_parallel": stablelm(use_parallel_residual=True, tie_word_embeddings=True),
+    "bloom": bloom(),
 }
 
 DECODER_HEADS = {
-    "llama_classifier": Peer(
-        theirs=hf.LlamaForSequenceClassification,
-        config=lambda: hf.LlamaConfig(**STANDARD, num_labels=3),
-        ours=hf_tx.TxDecoderForSequenceClassification,
-        settings=dict(**STANDARD, num_labels=3),
-        names=llama_names(LLAMA_LAYER) | {"score": "score"},
-    ),
+    "llama_classifier": converted(hf.LlamaForSequenceClassification, STANDARD)(num_labels=3),
+    "llama_token_classifier": converted(hf.LlamaForTokenClassification, STANDARD)(num_labels=3),
+    "llama_question_answering": converted(hf.LlamaForQuestionAnswering, STANDARD)(),
+    "mistral_question_answering": converted(hf.MistralForQuestionAnswering, STANDARD, GQA)(),
+    "gpt2_classifier": converted(hf.GPT2ForSequenceClassification, GPT2)(num_labels=3),
+    "gpt2_token_classifier": converted(hf.GPT2ForTokenClassification, GPT2)(num_labels=3),
+    "gpt2_question_answering": converted(hf.GPT2ForQuestionAnswering, GPT2)(),
+    "gpt_neox_token_classifier": converted(hf.GPTNeoXForTokenClassification, STANDARD)(num_labels=3),
+    "gemma_classifier": converted(hf.GemmaForSequenceClassification, STANDARD, GQA)(head_dim=12, num_labels=3),
 }

@@ -1,17 +1,21 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's encoders as settings of hf_tx."""
+"""The library's encoders, and the variants that their code tells apart."""
 
 from functools import partial
 from typing import Any
 
 import transformers as hf
 from peers.tables import (
+    HEADS,
+    INNER,
+    LAYERS,
     LENGTH,
     STANDARD,
+    VOCABULARY,
     WIDTH,
-    Names,
     Peer,
     block,
+    converted,
     half,
     qkv,
     third,
@@ -20,37 +24,25 @@ from torch import nn
 
 import hf_tx
 
-BERT = dict(
-    **STANDARD,
-    position_type="learned",
-    norm_position="post",
-    embedding_norm=True,
-    norm_eps=1e-12,
-    ffn_type="mlp",
-    attention_bias=True,
-    mlp_bias=True,
+# Their table counts the two rows that the offset skips.
+ROBERTA = STANDARD | dict(pad_token_id=1, bos_token_id=0, max_position_embeddings=LENGTH + 2)
+DISTILBERT = dict(
+    vocab_size=VOCABULARY,
+    max_position_embeddings=LENGTH,
+    n_layers=LAYERS,
+    n_heads=HEADS,
+    dim=WIDTH,
+    hidden_dim=INNER,
+    pad_token_id=0,
 )
 
 
-def bert_names(base: str) -> Names:
-    return {
-        "model.embed_tokens": f"{base}.embeddings.word_embeddings",
-        "model.embed_types": f"{base}.embeddings.token_type_embeddings",
-        "model.positions.learned.embed_positions": f"{base}.embeddings.position_embeddings",
-        "model.embed_norm": f"{base}.embeddings.LayerNorm",
-        **block(
-            "model.layers",
-            f"{base}.encoder.layer",
-            mixer__q_proj="attention.self.query",
-            mixer__k_proj="attention.self.key",
-            mixer__v_proj="attention.self.value",
-            mixer__o_proj="attention.output.dense",
-            mixer_norm="attention.output.LayerNorm",
-            mlp__up_proj="intermediate.dense",
-            mlp__down_proj="output.dense",
-            mlp_norm="output.LayerNorm",
-        ),
-    }
+def roberta(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, ROBERTA, positions="own", **facts)
+
+
+def distilbert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, DISTILBERT, **facts)
 
 
 def _give_first_norm(model: Any) -> None:
@@ -60,76 +52,32 @@ def _give_first_norm(model: Any) -> None:
 
 
 ENCODERS = {
-    "bert_masked_lm": Peer(
-        theirs=hf.BertForMaskedLM,
-        config=lambda: hf.BertConfig(**STANDARD),
-        ours=hf_tx.TxEncoderForMaskedLM,
-        settings=BERT,
-        names={
-            **bert_names("bert"),
-            "transform.dense": "cls.predictions.transform.dense",
-            "transform.norm": "cls.predictions.transform.LayerNorm",
-            "lm_head": "cls.predictions.decoder",
-        },
+    "bert_masked_lm": converted(hf.BertForMaskedLM, STANDARD)(),
+    "bert_masked_lm_untied": converted(hf.BertForMaskedLM, STANDARD)(tie_word_embeddings=False, hidden_act="gelu_new"),
+    "bert_classifier": converted(hf.BertForSequenceClassification, STANDARD, sides=("right",))(num_labels=3),
+    "bert_token_classifier": converted(hf.BertForTokenClassification, STANDARD)(num_labels=3),
+    "bert_question_answering": converted(hf.BertForQuestionAnswering, STANDARD)(),
+    "bert_multiple_types": converted(hf.BertForMaskedLM, STANDARD)(type_vocab_size=3, hidden_act="gelu_new"),
+    "roberta_masked_lm": roberta(hf.RobertaForMaskedLM)(),
+    "roberta_masked_lm_untied": roberta(hf.RobertaForMaskedLM)(tie_word_embeddings=False),
+    "roberta_classifier": roberta(hf.RobertaForSequenceClassification, sides=("right",))(num_labels=3),
+    "roberta_token_classifier": roberta(hf.RobertaForTokenClassification)(num_labels=3),
+    "xlm_roberta_masked_lm": roberta(hf.XLMRobertaForMaskedLM)(),
+    "xlm_roberta_classifier": roberta(hf.XLMRobertaForSequenceClassification, sides=("right",))(num_labels=3),
+    "distilbert_masked_lm": distilbert(hf.DistilBertForMaskedLM)(),
+    "distilbert_masked_lm_untied": distilbert(hf.DistilBertForMaskedLM)(tie_word_embeddings=False, activation="relu"),
+    "distilbert_classifier": distilbert(hf.DistilBertForSequenceClassification, sides=("right",))(num_labels=3),
+    "distilbert_token_classifier": distilbert(hf.DistilBertForTokenClassification)(num_labels=3),
+    "distilbert_question_answering": distilbert(hf.DistilBertForQuestionAnswering)(),
+    "electra_masked_lm": converted(hf.ElectraForMaskedLM, STANDARD)(embedding_size=20),
+    "electra_masked_lm_untied": converted(hf.ElectraForMaskedLM, STANDARD)(
+        embedding_size=WIDTH, tie_word_embeddings=False
     ),
-    "bert_classifier": Peer(
-        theirs=hf.BertForSequenceClassification,
-        config=lambda: hf.BertConfig(**STANDARD, num_labels=3),
-        ours=hf_tx.TxEncoderForSequenceClassification,
-        settings=BERT | dict(num_labels=3, add_pooling_layer=True),
-        names={**bert_names("bert"), "model.pooler.dense": "bert.pooler.dense", "score": "classifier"},
+    "electra_classifier": converted(hf.ElectraForSequenceClassification, STANDARD, sides=("right",))(
+        num_labels=3, embedding_size=20
     ),
-    "bert_token_classifier": Peer(
-        theirs=hf.BertForTokenClassification,
-        config=lambda: hf.BertConfig(**STANDARD, num_labels=3),
-        ours=hf_tx.TxEncoderForTokenClassification,
-        settings=BERT | dict(num_labels=3),
-        names={**bert_names("bert"), "score": "classifier"},
-    ),
-    "bert_question_answering": Peer(
-        theirs=hf.BertForQuestionAnswering,
-        config=lambda: hf.BertConfig(**STANDARD),
-        ours=hf_tx.TxEncoderForQuestionAnswering,
-        settings=BERT,
-        names={**bert_names("bert"), "qa_outputs": "qa_outputs"},
-    ),
-    "roberta_masked_lm": Peer(
-        theirs=hf.RobertaForMaskedLM,
-        # Their table counts the two rows that the offset skips.
-        config=lambda: hf.RobertaConfig(**STANDARD | dict(pad_token_id=1, max_position_embeddings=LENGTH + 2)),
-        ours=hf_tx.TxEncoderForMaskedLM,
-        settings=BERT | dict(pad_token_id=1, position_offset=2),
-        names={
-            **bert_names("roberta"),
-            "transform.dense": "lm_head.dense",
-            "transform.norm": "lm_head.layer_norm",
-            "lm_head": "lm_head.decoder",
-        },
-        positions="own",
-    ),
-    "roberta_classifier": Peer(
-        theirs=hf.RobertaForSequenceClassification,
-        config=lambda: hf.RobertaConfig(
-            **STANDARD | dict(pad_token_id=1, max_position_embeddings=LENGTH + 2), num_labels=3
-        ),
-        ours=hf_tx.TxEncoderForSequenceClassification,
-        settings=BERT | dict(pad_token_id=1, position_offset=2, num_labels=3, add_pooling_layer=True),
-        names={**bert_names("roberta"), "model.pooler.dense": "classifier.dense", "score": "classifier.out_proj"},
-        positions="own",
-    ),
-    "electra_masked_lm": Peer(
-        theirs=hf.ElectraForMaskedLM,
-        config=lambda: hf.ElectraConfig(**STANDARD, embedding_size=20),
-        ours=hf_tx.TxEncoderForMaskedLM,
-        settings=BERT | dict(embedding_size=20),
-        names={
-            **bert_names("electra"),
-            "model.embed_proj": "electra.embeddings_project",
-            "transform.dense": "generator_predictions.dense",
-            "transform.norm": "generator_predictions.LayerNorm",
-            "lm_head": "generator_lm_head",
-        },
-    ),
+    "electra_token_classifier": converted(hf.ElectraForTokenClassification, STANDARD)(num_labels=3),
+    "electra_question_answering": converted(hf.ElectraForQuestionAnswering, STANDARD)(),
     "modernbert_masked_lm": Peer(
         theirs=hf.ModernBertForMaskedLM,
         config=lambda: hf.ModernBertConfig(

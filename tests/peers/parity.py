@@ -10,6 +10,9 @@ from peers.tables import Names, Peer
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+import hf_tx
+from hf_tx.conversion.convert import plan_of
+
 
 def randomise(model: nn.Module, seed: int = 0) -> None:
     """Draw all weights so large that every one of them shows in the output."""
@@ -22,6 +25,9 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
             weight.data = noise * (1.5 / math.sqrt(fan_in))
         else:
             weight.data = 0.3 * noise + (0.0 if "bias" in name else weight.data)
+    for name, buffer in model.named_buffers():
+        if name.endswith("final_logits_bias"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
 
 
 def find(names: Names, ours: str) -> tuple[str, Any]:
@@ -33,15 +39,22 @@ def find(names: Names, ours: str) -> tuple[str, Any]:
     return f"{theirs}.{kind}".replace("*", layer[1] if layer else "*"), take
 
 
-def pair(peer: Peer, backend: str = "eager", **ours: Any) -> tuple[Any, Any]:
-    """Build their model with random weights, and ours with the same, both in eval mode."""
+def build(peer: Peer, backend: str = "eager") -> Any:
+    """Build their model with random weights, in eval mode."""
     config = peer.config()
     config._attn_implementation = backend
     theirs = peer.theirs(config)
     peer.adapt(theirs)
     randomise(theirs)
-    settings = peer.settings | ours
-    model = peer.ours(peer.ours.config_class(**settings, attn_implementation=backend))
+    return theirs.eval()
+
+
+def pair(peer: Peer, backend: str = "eager") -> tuple[Any, Any]:
+    """Build their model with random weights, and ours with the same, both in eval mode and with the same backend."""
+    theirs = build(peer, backend)
+    if peer.settings is None:
+        return theirs, hf_tx.from_hf(theirs)
+    model = peer.ours(peer.ours.config_class(**peer.settings, attn_implementation=backend))
     source = dict(theirs.named_parameters(remove_duplicate=False))
     used = set()
     with torch.no_grad():
@@ -53,12 +66,17 @@ def pair(peer: Peer, backend: str = "eager", **ours: Any) -> tuple[Any, Any]:
             weight.copy_(value)
     left = [name for name, weight in source.items() if id(weight) not in used]
     assert not left, f"no rule consumed {left}"
-    return theirs.eval(), model.eval()
+    return theirs, model.eval()
 
 
 def gradients(peer: Peer, theirs: nn.Module, ours: nn.Module) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return the gradients of both, ours first, by the name of our weight."""
     source = dict(theirs.named_parameters(remove_duplicate=False))
+    if peer.settings is None:
+        expected = plan_of(ours).to_ours({name: weight.grad for name, weight in source.items()})
+        found = {name: weight.grad for name, weight in ours.named_parameters() if name in expected}
+        assert {name for name, _ in ours.named_parameters()} - set(found) <= {"lm_head.bias"}  # a buffer of BART
+        return {name: (gradient, expected[name]) for name, gradient in found.items()}
     found = {}
     for name, weight in ours.named_parameters():
         theirs_name, take = find(peer.names, name)

@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a family of the library is here: settings of hf_tx and a table of names.
+"""What is compared: models of the library, and the same as models of hf_tx.
 
-A table maps our modules to theirs; `*` is the number of a layer. Where one of their modules holds several of ours, the
+What a family is here stands in `hf_tx.conversion`. One that is not convertible yet has settings and a table of names,
+which maps our modules to theirs; `*` is the number of a layer. Where one of their modules holds several of ours, the
 name stands beside a function that takes our part out of a weight or a bias, and out of its gradient likewise.
 """
 
@@ -29,45 +30,47 @@ Names = dict[str, str | tuple[str, Callable[[torch.Tensor], torch.Tensor]]]
 
 @dataclass(frozen=True)
 class Peer:
-    """A model of the library and the same model as settings of hf_tx.
+    """A model of the library, and how it is compared with what `hf_tx.from_hf` makes of it.
 
     Attributes:
         theirs: their class.
         config: their config.
-        ours: our class.
-        settings: our config.
-        names: our modules and theirs.
+        ours: our class, if `from_hf` does not know the family.
+        settings: our config, likewise.
+        names: our modules and theirs, likewise.
         positions: how their positions count with padding: `real` tokens, as position_ids say; `rows`, pads included,
             as ours do only when told so; `own`, they need no word on it.
         backends: what both compute.
         adapt: changes their model where ours cannot be set to be like it, or theirs cannot be set to be what it was.
         same_shift: their decoder reads the labels shifted right, as ours does.
+        sides: of the padding. The library pools the first position of a row, pads included; ours the first real one.
     """
 
     theirs: type[Any]
     config: Callable[[], Any]
-    ours: type[Any]
-    settings: dict[str, Any]
-    names: Names
+    ours: type[Any] | None = None
+    settings: dict[str, Any] | None = None
+    names: Names | None = None
     positions: str = "real"
     backends: tuple[str, ...] = ("eager", "sdpa")
     adapt: Callable[[Any], None] = field(default=lambda model: None)
     same_shift: bool = True
+    sides: tuple[str, ...] = ("right", "left")
+
+
+def converted(theirs: Any, *defaults: dict[str, Any], **facts: Any) -> Callable[..., Peer]:
+    """Return a function that makes peers of a class from the fields of their config."""
+
+    def make(**config: Any) -> Peer:
+        fields = {name: value for part in (*defaults, config) for name, value in part.items()}
+        return Peer(theirs, lambda: theirs.config_class(**fields), **facts)
+
+    return make
 
 
 def third(index: int, weight: torch.Tensor) -> torch.Tensor:
     """Take queries, keys or values, which stand one after the other."""
     return weight.chunk(3, dim=0)[index]
-
-
-def third_of_head(index: int, weight: torch.Tensor) -> torch.Tensor:
-    """Take queries, keys or values, which stand one after the other for every head."""
-    return weight.unflatten(0, (HEADS, 3, -1))[:, index].flatten(0, 1)
-
-
-def conv(weight: torch.Tensor) -> torch.Tensor:
-    """Turn a weight of GPT-2's Conv1D, which is the transpose of a linear layer's; biases are what they are."""
-    return weight.t()
 
 
 def half(index: int, weight: torch.Tensor) -> torch.Tensor:

@@ -19,10 +19,7 @@ def comparisons() -> list[Any]:
     found = []
     for name, peer in PEERS.items():
         for backend in peer.backends:
-            found.append(pytest.param(peer, backend, "right", id=f"{name}-{backend}-right"))
-            # The library pools the first position of a row, pads included; ours the first real one.
-            if "model.pooler.dense" not in peer.names:
-                found.append(pytest.param(peer, backend, "left", id=f"{name}-{backend}-left"))
+            found += [pytest.param(peer, backend, side, id=f"{name}-{backend}-{side}") for side in peer.sides]
     return found
 
 
@@ -31,7 +28,7 @@ def inputs_of(peer: Peer, config: Any, side: str) -> tuple[dict[str, Any], dict[
     made = batch(ROWS, side, config.pad_token_id, VOCABULARY)
     labels, position_ids = made.pop("labels"), made.pop("position_ids")
     generator = torch.Generator().manual_seed(1)
-    kind = peer.ours.__name__
+    kind = peer.theirs.__name__
     if "SequenceClassification" in kind:
         made["labels"] = torch.tensor([2, 0, 1])
     elif "QuestionAnswering" in kind:
@@ -49,7 +46,7 @@ def inputs_of(peer: Peer, config: Any, side: str) -> tuple[dict[str, Any], dict[
             made["decoder_input_ids"] = target["input_ids"]
     else:
         made["labels"] = labels
-    if "model.embed_types" in peer.names:
+    if getattr(config, "type_vocab_size", 0):
         types = torch.randint(0, config.type_vocab_size, labels.shape, generator=generator)
         made["token_type_ids"] = types
     theirs, ours = dict(made), dict(made)
@@ -79,6 +76,7 @@ def states_of(outputs: Any, masks: dict[str, torch.Tensor]) -> list[tuple[str, t
 @pytest.mark.parametrize(("peer", "backend", "side"), comparisons())
 def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: str, side: str) -> None:
     theirs, ours = pair(peer, backend)
+    assert ours.config._attn_implementation == theirs.config._attn_implementation == backend
     their_inputs, our_inputs = inputs_of(peer, theirs.config, side)
     expected = theirs(**their_inputs, output_hidden_states=True)
     actual = ours(**our_inputs, output_hidden_states=True)
@@ -111,7 +109,7 @@ def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: s
 @pytest.mark.parametrize("name", CAUSAL | SEQ2SEQ)
 def test_generated_tokens_equal_the_peers(name: str, beams: int) -> None:
     peer = PEERS[name]
-    side = "left" if peer.ours.__name__.endswith("CausalLM") else "right"
+    side = "right" if peer.theirs.__name__.endswith("ConditionalGeneration") else "left"
     prompt = batch([9, 5], side, TOKENS["pad_token_id"], VOCABULARY, seed=3)
     common = dict(
         input_ids=prompt["input_ids"],

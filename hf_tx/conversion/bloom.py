@@ -1,0 +1,40 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""BLOOM."""
+
+from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
+from .fields import always, derived, only, renamed, same, unread
+from .gpt2 import LAYER_NORM
+from .llama import HEADS
+from .weights import layers, rule
+
+BLOOM = Family(
+    model_type="bloom",
+    kind=DECODER,
+    fields=(
+        same("vocab_size", "hidden_size", "attention_dropout", "hidden_dropout"),
+        CLASSIFIER_DROPOUT,
+        renamed(n_layer="num_hidden_layers", n_head="num_attention_heads", layer_norm_epsilon="norm_eps"),
+        derived("intermediate_size", lambda config: 4 * config.hidden_size),
+        only("a residual leaves out the norm", apply_residual_connection_post_layernorm=False),
+        unread("pretraining_tp", "slow_but_exact"),  # how products are split
+        always(position_type="alibi", embedding_norm=True, hidden_act="gelu_new", **LAYER_NORM),
+    ),
+    weights=(
+        rule("word_embeddings", "embed_tokens"),
+        rule("word_embeddings_layernorm", "embed_norm"),
+        rule("h.*.self_attention.query_key_value", *(f"layers.*.mixer.{part}_proj" for part in "qkv"), by_head=True),
+        *layers(
+            "h",
+            "layers",
+            mixer__o_proj="self_attention.dense",
+            mlp__up_proj="mlp.dense_h_to_4h",
+            mlp__down_proj="mlp.dense_4h_to_h",
+            mixer_norm="input_layernorm",
+            mlp_norm="post_attention_layernorm",
+        ),
+        rule("ln_f", "norm"),
+    ),
+    heads=decoder_heads("Bloom", *HEADS, prefix="transformer", token_classifier="classifier"),
+)
+
+FAMILIES = (BLOOM,)

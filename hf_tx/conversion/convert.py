@@ -1,0 +1,330 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Checkpoints in and out: models of the library as settings of hf_tx, and back."""
+
+import copy as copies
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import AutoConfig
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging
+
+from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
+from ..models.backend_rules import refusal
+from ..models.configuration_storage import _ALIASES
+from ..models.modeling_base import TxPreTrainedModel
+from ..models.registry import nearest
+from .families import FAMILIES, REFUSED
+from .family import ENCODER_DECODER, Family, Head
+from .fields import NotExpressible
+from .weights import Plan
+
+logger = logging.get_logger(__name__)
+
+
+def from_hf(
+    source: Any,
+    *,
+    mixers: Any = None,
+    config_changes: dict[str, Any] | None = None,
+    dtype: torch.dtype | str | None = None,
+    attn_implementation: str | None = None,
+    device_map: Any = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: Any = None,
+    local_files_only: bool = False,
+    copy: bool = True,
+    output_loading_info: bool = False,
+) -> Any:
+    """Return a model of the library as a model of hf_tx that computes the same.
+
+    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, and OPT, Phi-3,
+    StableLM and BLOOM have none on their embeddings.
+
+    Args:
+        source: a model of transformers, a local folder, or a name on the Hub.
+        mixers: other mixers, as in the config. Weights that they have in common with the source are kept, and what is
+            new is initialised; both are reported. Of an encoder-decoder, the mixers of both stacks.
+        config_changes: other fields of the config to change, by name.
+        dtype: of the weights. Default: the source's.
+        attn_implementation: the backend. Default: the source's where it computes all layers here, or else the first
+            that does.
+        device_map: as in `from_pretrained`.
+        revision: of the repository on the Hub.
+        token: for the Hub.
+        cache_dir: where downloads are kept.
+        local_files_only: do not ask the Hub.
+        copy: whether a model in memory keeps its weights for itself. False: both share storage where the layout
+            allows it.
+        output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised, not loaded),
+            `unexpected_keys` (of the source, and without a place in the changed model) and `dropped_keys` (of the
+            source, with the reason why they have no part in the function).
+
+    Returns:
+        The model, in the mode (training or not) of a source in memory and else in evaluation mode;
+        `model.config.origin` says where it comes from. With `output_loading_info`, the dict as well.
+
+    Raises:
+        NotExpressible: a field of the source has a value that hf_tx cannot compute; a ValueError.
+        ValueError: a family that is not known, a tensor without a rule, or a change of a field that does not exist.
+    """
+    in_memory = isinstance(source, PreTrainedModel)
+    if in_memory:
+        theirs = source
+    else:
+        hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
+        theirs = _load(source, dtype, hub)
+    family = family_of(theirs.config).for_class(type(theirs).__name__)
+    head = family.head_of(type(theirs).__name__)
+    cls = class_named(head.ours)
+
+    settings = family.read(theirs.config) | head.settings
+    state = theirs.state_dict()
+    if any(tensor.is_meta for tensor in state.values()):
+        raise ValueError("source has no weights: it is on the meta device, or offloaded.")
+    output = theirs.get_output_embeddings()
+    if output is not None:
+        settings["tie_word_embeddings"] = output.weight is theirs.get_input_embeddings().weight
+    if "add_pooling_layer" in family.by_weights and head.ours == "TxEncoderModel":
+        settings["add_pooling_layer"] = "pooler.dense.weight" in state
+    config = family.build(settings, origin=_origin(theirs))
+
+    with torch.device("meta"):
+        plain = cls(config)
+    plan = plan_of(plain, family, head)
+    dropped = _check_complete(plan, state, family)
+    move = _Mover(copy and in_memory, not in_memory)
+    converted: dict[str, torch.Tensor] = {}
+    for name, (_, ours) in plan.entries.items():
+        converted.update(zip(ours, move(theirs, name, plan.take_apart(name, state.pop(name))), strict=True))
+
+    changed = _changed(config, mixers, config_changes)
+    if attn_implementation is None:
+        own = theirs.config._attn_implementation
+        attn_implementation = own if own is not None and refusal(changed, own) is None else None
+    target_dtype = theirs.dtype if dtype in (None, "auto") else dtype
+    with _no_progress_bar():
+        model, info = cls.from_pretrained(
+            None,
+            config=changed,
+            state_dict=converted,
+            dtype=target_dtype,
+            attn_implementation=attn_implementation,
+            device_map=_where(theirs) if device_map is None else device_map,
+            output_loading_info=True,
+        )
+    changes = mixers is not None or bool(config_changes)
+    if (info["missing_keys"] or info["unexpected_keys"]) and not changes:
+        raise ValueError(f"not filled: {sorted(info['missing_keys'])}; not used: {sorted(info['unexpected_keys'])}.")
+    if getattr(theirs, "generation_config", None) is not None and model.can_generate():
+        model.generation_config = copies.deepcopy(theirs.generation_config)
+    model.config.name_or_path = theirs.config.name_or_path
+    model.train(theirs.training)
+    return (model, {**info, "dropped_keys": dropped}) if output_loading_info else model
+
+
+def to_hf(model: Any, model_type: str | None = None) -> Any:
+    """Return a model of hf_tx as a model of the library that computes the same.
+
+    Args:
+        model: a model of hf_tx.
+        model_type: the family to convert to. Default: the one that it was converted from.
+
+    Returns:
+        The model of the library, in the same mode, with weights of its own.
+
+    Raises:
+        NotExpressible: a setting that the family does not have; a ValueError.
+        ValueError: the model was not converted, and no family is named; or one that is not known.
+    """
+    if not isinstance(model, TxPreTrainedModel):
+        raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx.")
+    origin = model.config.origin or {}
+    model_type = model_type or origin.get("model_type")
+    if model_type is None:
+        raise ValueError(f"this model was not converted: name its family by model_type, one of {_known()}.")
+    if model_type not in FAMILIES:
+        raise ValueError(
+            f"model_type = {model_type!r}: is not known.{nearest(model_type, FAMILIES)} Known: {_known()}"
+        )
+    family = FAMILIES[model_type].for_class(type(model).__name__)
+    if type(model.config).model_type != family.kind.model_type:
+        raise NotExpressible("model_type", model_type, f"it is a {family.kind.model_type}, as a converted one")
+    ours = type(model).__name__
+    head = family.head_of(ours)
+    same_family = origin.get("model_type") == model_type
+    if same_family and family.head_of(origin["architecture"]).ours == ours:
+        head = family.head_of(origin["architecture"])
+    config_cls = CONFIG_MAPPING[model_type]
+    base = config_cls.from_dict(dict(origin["config"])) if same_family else config_cls()
+    config = family.write(model.config, base, head)
+
+    plan = plan_of(model, family, head)
+    if plan.unnamed:
+        raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
+    cls = getattr(transformers, head.theirs)
+    bare = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights and model.pooler is None
+    with _no_progress_bar():
+        theirs, info = cls.from_pretrained(
+            None,
+            config=config,
+            state_dict={name: weight.clone() for name, weight in plan.to_theirs(model.state_dict()).items()},
+            dtype=model.dtype,
+            device_map=_where(model),
+            output_loading_info=True,
+            **({"add_pooling_layer": False} if bare else {}),
+        )
+    missing = [name for name in info["missing_keys"] if not any(re.fullmatch(each, name) for each in family.dropped)]
+    if missing or info["unexpected_keys"]:
+        raise ValueError(f"not filled: {sorted(missing)}; not used: {sorted(info['unexpected_keys'])}.")
+    if getattr(model, "generation_config", None) is not None and theirs.can_generate():
+        theirs.generation_config = copies.deepcopy(model.generation_config)
+    theirs.config.name_or_path = model.config.name_or_path
+    return theirs.train(model.training)
+
+
+def plan_of(model: Any, family: Family | None = None, head: Head | None = None) -> Plan:
+    """Return which weights of the library's model are which of ours. Of tied weights, ours has one.
+
+    Args:
+        model: a model of hf_tx.
+        family: the family. Default: the one that it was converted from.
+        head: the class.
+    """
+    origin = model.config.origin
+    family = family or FAMILIES[origin["model_type"]].for_class(type(model).__name__)
+    head = head or family.head_of(origin["architecture"])
+    tied = model.get_expanded_tied_weights_keys(all_submodels=True)
+    shapes = {name: weight.shape for name, weight in model.state_dict().items() if name not in tied}
+    return Plan(family.rules_of(head, model.config), shapes, model.config.num_attention_heads)
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """What is in memory already is not worth one."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _where(model: PreTrainedModel) -> torch.device | None:
+    """Return the device to load to, which is the CPU if nobody says so."""
+    return None if model.device.type == "cpu" else model.device
+
+
+def class_named(name: str) -> Any:
+    """Return the class of ours that has this name."""
+    modules = (modeling_decoder, modeling_encoder, modeling_encoder_decoder)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
+
+
+def _known() -> str:
+    return ", ".join(FAMILIES)
+
+
+def family_of(config: Any) -> Family:
+    """Return the family of a config of theirs.
+
+    Raises:
+        NotExpressible: there is none.
+    """
+    name = config.model_type
+    if name.startswith("hf_tx"):
+        raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
+    if name not in FAMILIES:
+        raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {_known()}"))
+    if getattr(config, "quantization_config", None) is not None:
+        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
+    return FAMILIES[name]
+
+
+def _load(source: Any, dtype: Any, hub: dict[str, Any]) -> PreTrainedModel:
+    if not isinstance(source, str | Path):
+        raise ValueError(
+            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name."
+        )
+    config = AutoConfig.from_pretrained(source, **hub)
+    family = family_of(config)
+    if not config.architectures:
+        raise ValueError(
+            f"{source}: config.json names no architectures; load the model yourself and pass it as source."
+        )
+    family = family.for_class(config.architectures[0])
+    head = family.head_of(config.architectures[0])
+    family.read(config)  # refuses before weights are loaded
+    return getattr(transformers, head.theirs).from_pretrained(source, dtype=dtype or "auto", **hub)
+
+
+def _origin(theirs: PreTrainedModel) -> dict[str, Any]:
+    config = json.loads(theirs.config.to_json_string(use_diff=False))
+    return {"model_type": theirs.config.model_type, "architecture": type(theirs).__name__, "config": config}
+
+
+def _changed(config: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
+    changes = dict(changes or {})
+    known = type(config)._changeable() | _ALIASES
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"config_changes: {type(config).__name__} has no field {name!r}.{nearest(name, known)}")
+    if mixers is not None:
+        names = ("encoder_mixers", "decoder_mixers") if isinstance(config, ENCODER_DECODER) else ("mixers",)
+        changes |= dict.fromkeys(names, mixers)
+    return type(config).from_dict(config.to_dict(), **changes) if changes else config
+
+
+def _check_complete(plan: Plan, state: dict[str, torch.Tensor], family: Family) -> dict[str, str]:
+    """Check that every tensor of ours is filled and every one of theirs used; return those that are dropped, with the
+    reason."""
+    empty = plan.unnamed + [key for name, (_, ours) in plan.entries.items() if name not in state for key in ours]
+    if empty:
+        raise ValueError(f"{family.model_type}: no tensor of the source fills {empty}.")
+    used = {state[name].data_ptr() for name in plan.entries}
+    dropped, left = {}, []
+    for name, tensor in state.items():
+        if name in plan.entries or tensor.data_ptr() in used:  # the same storage: tied
+            continue
+        reason = next((reason for each, reason in family.dropped.items() if re.fullmatch(each, name)), None)
+        if reason is None:
+            left.append(name)
+        else:
+            dropped[name] = reason
+    if left:
+        raise ValueError(f"{family.model_type}: no rule uses {left} of the source.")
+    return dropped
+
+
+class _Mover:
+    """Decides whose storage a converted tensor has.
+
+    Args:
+        clones: every tensor gets a storage of its own.
+        consumes: the source is ours to empty: what has to be laid out anew is released there.
+    """
+
+    def __init__(self, clones: bool, consumes: bool) -> None:
+        self.clones, self.consumes = clones, consumes
+
+    def __call__(self, theirs: nn.Module, name: str, parts: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self.clones:
+            return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        if not self.consumes or (len(parts) == 1 and parts[0].is_contiguous()):
+            return parts
+        moved = [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        owner, _, kind = name.rpartition(".")
+        held = getattr(theirs.get_submodule(owner), kind)
+        held.data = held.new_empty(0)
+        return moved

@@ -1,0 +1,44 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""All families, by the library's name."""
+
+from . import (
+    bart,
+    bert,
+    bloom,
+    cohere,
+    distilbert,
+    electra,
+    gemma,
+    gpt2,
+    gpt_neox,
+    gptj,
+    granite,
+    llama,
+    opt,
+    phi,
+    roberta,
+    smollm3,
+    stablelm,
+    starcoder2,
+    t5,
+)
+from .family import Family
+
+_MODULES = (
+    *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, smollm3, stablelm, starcoder2, granite, cohere, bloom),
+    *(bert, roberta, distilbert, electra),
+    *(t5, bart),
+)
+
+FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
+
+_REORDERED = (
+    "its norms stand after a sublayer and inside the residual, and those of queries and keys are over all heads"
+)
+
+#: Families that the blocks cannot express, and why.
+REFUSED = {
+    "olmo2": _REORDERED,
+    "olmo3": _REORDERED,
+    "modernbert": "its first layer has no norm before its attention, and here all layers have one",
+}

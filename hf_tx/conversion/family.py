@@ -1,0 +1,232 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What a family is: its config table, its weight table and its heads."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..models.configuration_decoder import TxDecoderConfig
+from ..models.configuration_encoder import TxEncoderConfig
+from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
+from .fields import COMMON, SHARED, Entry, NotExpressible, Settings, computed
+from .weights import Rule, rule
+
+# What says where a config comes from, and what is derived.
+_NO_SETTINGS = {
+    "origin",
+    "hf_tx_version",
+    "plugins",
+    "transformers_version",
+    "architectures",
+    "dtype",
+    "output_hidden_states",
+    "output_attentions",
+    "return_dict",
+    "chunk_size_feed_forward",
+    "use_cache",
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """One of their classes and ours.
+
+    Attributes:
+        theirs: name of their class.
+        ours: name of ours.
+        prefix: where their class keeps the base model.
+        rules: the weights of the head, which come before those of the base model.
+        settings: fields of ours that this class decides.
+    """
+
+    theirs: str
+    ours: str
+    prefix: str = ""
+    rules: tuple[Rule, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of the library as settings of hf_tx.
+
+    Attributes:
+        model_type: its name in the library.
+        kind: our config class.
+        fields: the config table; [`COMMON`] comes on top.
+        weights: the weight table of the base model; where it depends on our config, a function of that.
+        heads: the classes.
+        dropped: tensors of theirs that have no part here (regular expressions), and why.
+        by_weights: fields of ours that no field of theirs says, but the weights of a model: `tie_word_embeddings`,
+            `add_pooling_layer`.
+        encoder: of an encoder-decoder, the family of the classes that are its encoder alone.
+    """
+
+    model_type: str
+    kind: type[Any]
+    fields: tuple[Entry, ...]
+    weights: tuple[Rule, ...] | Callable[[Any], tuple[Rule, ...]]
+    heads: tuple[Head, ...]
+    dropped: dict[str, str] = field(default_factory=dict)
+    by_weights: tuple[str, ...] = ()
+    encoder: "Family | None" = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The whole config table; entries of the family come before those that all have."""
+        own = {name for entry in self.fields for name in entry.theirs}
+        return self.fields + tuple(entry for entry in COMMON if not own & set(entry.theirs))
+
+    def for_class(self, name: str) -> "Family":
+        """Return the family that has this class of theirs or of ours: this one, or that of its encoder."""
+        alone = self.encoder is not None and any(name in (head.theirs, head.ours) for head in self.encoder.heads)
+        return self.encoder if alone else self  # type: ignore[return-value]
+
+    def head_of(self, name: str) -> Head:
+        """Return the head whose class of theirs, or of ours, has this name.
+
+        Raises:
+            NotExpressible: there is none.
+        """
+        for head in self.heads:
+            if name in (head.theirs, head.ours):
+                return head
+        known = ", ".join(head.ours if name.startswith("Tx") else head.theirs for head in self.heads)
+        raise NotExpressible("architectures", [name], f"of {self.model_type}, these are: {known}")
+
+    def rules_of(self, head: Head, config: Any) -> list[Rule]:
+        """Return the weight table of a class, for one config of ours."""
+        weights = self.weights(config) if callable(self.weights) else self.weights
+        inner = "" if head.ours in ("TxDecoderModel", "TxEncoderModel", "TxEncoderDecoderModel") else "model"
+        return [*head.rules, *(each.with_prefix(head.prefix, inner) for each in weights)]
+
+    def read(self, config: Any) -> dict[str, Any]:
+        """Return our settings for their config.
+
+        Raises:
+            NotExpressible: a field has a value that hf_tx cannot compute, or is not understood.
+        """
+        entries = self.entries
+        understood = {name for entry in entries for name in entry.theirs}
+        declared = {each.name for each in dataclasses.fields(type(config))}
+        for name, value in config.to_dict().items():
+            if name in understood or value is None:
+                continue
+            if name in SHARED and value != SHARED[name]:
+                raise NotExpressible(name, value, f"a {self.model_type} has no such field")
+            if name in declared and name not in SHARED:
+                raise NotExpressible(name, value, "this version of hf_tx does not know the field")
+            if name == "quantization_config":
+                raise NotExpressible(name, value, "load the model dequantized, and pass it as source")
+        settings: dict[str, Any] = {}
+        for entry in entries:
+            settings.update(entry.read(config))
+        return settings
+
+    def build(self, settings: Settings, **more: Any) -> Any:
+        """Return our config with these settings."""
+        nested: dict[str, Any] = {}
+        for name, value in {**settings, **more}.items():
+            stack, dot, inner = name.partition(".")
+            if dot:
+                nested.setdefault(stack, {})[inner] = value
+            else:
+                nested[name] = value
+        return self.kind(**nested)
+
+    def write(self, config: Any, base: Any, head: Head) -> Any:
+        """Return a config of theirs that computes what ours says.
+
+        Args:
+            config: our config.
+            base: a config of theirs; where it says the same already, it is kept as it is.
+            head: the class.
+
+        Raises:
+            NotExpressible: a setting that the family does not have.
+        """
+        wanted = flatten(config)
+        found = flatten(self.build(self.read(base) | head.settings))
+        changes: dict[str, Any] = {}
+        for entry in self.entries:
+            if any(found.get(name) != wanted.get(name) for name in entry.ours):
+                changes |= {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
+        if changes:
+            base = type(base).from_dict({**base.to_dict(), **changes})
+            found = flatten(self.build(self.read(base) | head.settings))
+        for name, value in wanted.items():
+            if found[name] != value and name not in self.by_weights:
+                raise NotExpressible(name, value, f"a {self.model_type} has {found[name]!r} there")
+        return base
+
+
+# What both stacks of an encoder-decoder have in common is said by the config that holds them.
+_SAID_ABOVE = {
+    *("id2label", "label2id", "problem_type", "tie_word_embeddings", "cross_attention_hidden_size"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "is_encoder_decoder"),
+}
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """Return all fields of a config of ours that are settings, those of stacks as `stack.field`."""
+    stored = config.to_dict()
+    found: dict[str, Any] = {}
+    for name in (*(each.name for each in dataclasses.fields(type(config))), "per_layer_config"):
+        if name in config.sub_configs:
+            own = flatten(getattr(config, name))
+            found |= {f"{name}.{inner}": value for inner, value in own.items() if inner not in _SAID_ABOVE}
+        elif name not in _NO_SETTINGS:
+            found[name] = stored.get(name)
+    if found.get("classifier_dropout") is None:
+        found["classifier_dropout"] = found.get("hidden_dropout")  # its default
+    return found
+
+
+def decoder_heads(
+    name: str,
+    *kinds: str,
+    prefix: str = "model",
+    qa_prefix: str | None = None,
+    token_classifier: str = "score",
+    causal: str | None = None,
+) -> tuple[Head, ...]:
+    """Return the heads of a decoder.
+
+    Args:
+        name: what their classes begin with.
+        *kinds: what they end with, besides the base model and the causal one.
+        prefix: where they keep the base model.
+        qa_prefix: where the one for question answering does. Default: `prefix`.
+        token_classifier: their name of the output layer of a classifier of tokens.
+        causal: name of the causal class. Default: `nameForCausalLM`.
+    """
+    rules = {
+        "ForSequenceClassification": rule("score", "score"),
+        "ForTokenClassification": rule(token_classifier, "score"),
+        "ForQuestionAnswering": rule("qa_outputs", "qa_outputs"),
+    }
+    return (
+        Head(f"{name}Model", "TxDecoderModel"),
+        Head(causal or f"{name}ForCausalLM", "TxDecoderForCausalLM", prefix, (rule("lm_head", "lm_head"),)),
+        *(
+            Head(
+                f"{name}{kind}",
+                f"TxDecoder{kind}",
+                qa_prefix if qa_prefix and kind == "ForQuestionAnswering" else prefix,
+                (rules[kind],),
+            )
+            for kind in kinds
+        ),
+    )
+
+
+DECODER, ENCODER, ENCODER_DECODER = TxDecoderConfig, TxEncoderConfig, TxEncoderDecoderConfig
+
+# A decoder's classifier of tokens reads this from any config, and drops 10 % where there is none.
+CLASSIFIER_DROPOUT = computed(
+    "classifier_dropout",
+    "classifier_dropout",
+    lambda config: 0.1 if (given := getattr(config, "classifier_dropout", None)) is None else given,
+    lambda settings: settings["classifier_dropout"],
+)

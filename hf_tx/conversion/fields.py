@@ -1,0 +1,164 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The language in which a family says what the fields of its config are here, in both directions.
+
+A family's table is a tuple of entries. Each understands some fields of theirs and gives some of ours. `read` goes from
+their config to our settings; `write` goes back, from a dict of our settings. A field that no entry understands is
+refused, and what is written is read again and compared, so that neither direction can lose a mechanism silently.
+
+Settings of an encoder-decoder's stacks have the names `encoder.field` and `decoder.field`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+
+class NotExpressible(ValueError):
+    """One side has a value that the other cannot compute.
+
+    Args:
+        field: name of the field.
+        value: its value.
+        reason: what the other side has there, and the way out if there is one.
+    """
+
+    def __init__(self, field: str, value: Any, reason: str) -> None:
+        super().__init__(f"not expressible: {field} = {value!r}: {reason}.")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Some of their fields, and what they are here.
+
+    Attributes:
+        theirs: the fields of theirs that it understands.
+        ours: the fields of ours that it gives.
+        read: from their config to our settings; may raise [`NotExpressible`].
+        write: from our settings to their fields.
+    """
+
+    theirs: tuple[str, ...]
+    ours: tuple[str, ...]
+    read: Callable[[Any], dict[str, Any]]
+    write: Callable[[Settings], dict[str, Any]]
+
+
+def renamed(**fields: str) -> Entry:
+    """Fields, theirs to ours, whose values are the same. One that a config lacks has the default of ours."""
+    return Entry(
+        tuple(fields),
+        tuple(fields.values()),
+        lambda config: {ours: getattr(config, theirs) for theirs, ours in fields.items() if hasattr(config, theirs)},
+        lambda settings: {theirs: settings[ours] for theirs, ours in fields.items()},
+    )
+
+
+def same(*names: str) -> Entry:
+    """Fields that have the same names and values."""
+    return renamed(**{name: name for name in names})
+
+
+def several(theirs: str, *ours: str) -> Entry:
+    """One field of theirs that is several of ours."""
+    return Entry(
+        (theirs,),
+        ours,
+        lambda config: dict.fromkeys(ours, getattr(config, theirs)),
+        lambda settings: {theirs: settings[ours[0]]},
+    )
+
+
+def computed(theirs: str, ours: str, read: Callable[[Any], Any], write: Callable[[Settings], Any]) -> Entry:
+    """One field of theirs, and one of ours that is computed from it: `read(config)`, `write(settings)`."""
+    return Entry((theirs,), (ours,), lambda config: {ours: read(config)}, lambda settings: {theirs: write(settings)})
+
+
+def always(**settings: Any) -> Entry:
+    """What every model of the family has; no field of theirs says so."""
+    return Entry((), tuple(settings), lambda config: dict(settings), lambda _: {})
+
+
+def derived(ours: str, read: Callable[[Any], Any]) -> Entry:
+    """A field of ours that follows from the other fields of theirs."""
+    return Entry((), (ours,), lambda config: {ours: read(config)}, lambda _: {})
+
+
+def only(reason: str, **values: Any) -> Entry:
+    """Fields of theirs that must have these values (or none), and the reason why no others are expressible."""
+
+    def read(config: Any) -> dict[str, Any]:
+        for field, value in values.items():
+            found = getattr(config, field, value)
+            if found is not None and found != value:
+                raise NotExpressible(field, found, reason)
+        return {}
+
+    return Entry(tuple(values), (), read, lambda _: {})
+
+
+def unread(*names: str) -> Entry:
+    """Fields of theirs that have no part in what the model computes. They are kept as provenance."""
+    return Entry(names, (), lambda config: {}, lambda _: {})
+
+
+def dropout(embeddings: str, layers: str) -> Entry:
+    """Dropout of the embeddings and of what a layer adds, which is one probability here."""
+
+    def read(config: Any) -> dict[str, Any]:
+        first, second = getattr(config, embeddings), getattr(config, layers)
+        if first != second:
+            raise NotExpressible(
+                embeddings, first, f"the embeddings have the dropout of the layers, {layers} = {second}"
+            )
+        return {"hidden_dropout": second}
+
+    names = (embeddings, layers)
+    return Entry(names, ("hidden_dropout",), read, lambda settings: dict.fromkeys(names, settings["hidden_dropout"]))
+
+
+def in_stacks(*entries: Entry) -> tuple[Entry, ...]:
+    """Turn entries of one stack into entries that give both stacks of an encoder-decoder the same."""
+
+    def double(entry: Entry) -> Entry:
+        def read(config: Any) -> dict[str, Any]:
+            found = entry.read(config)
+            return {f"{stack}.{name}": value for stack in ("encoder", "decoder") for name, value in found.items()}
+
+        def write(settings: Settings) -> dict[str, Any]:
+            return entry.write({name: settings[f"decoder.{name}"] for name in entry.ours})
+
+        names = tuple(f"{stack}.{name}" for stack in ("encoder", "decoder") for name in entry.ours)
+        return Entry(entry.theirs, names, read, write)
+
+    return tuple(double(entry) for entry in entries)
+
+
+_FACTS = ("pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings", "use_cache")
+_LABELS = ("id2label", "label2id", "problem_type")
+
+#: What the configs of all families have.
+COMMON = (
+    *(same(name) for name in (*_FACTS, "initializer_range", *_LABELS)),
+    unread("transformers_version"),
+    unread("architectures"),
+    unread("model_type"),
+    unread("_name_or_path"),
+    unread("dtype"),
+    unread("is_encoder_decoder"),
+    unread("output_hidden_states"),
+    unread("output_attentions"),
+    unread("return_dict"),
+    unread("chunk_size_feed_forward"),  # splits a product along the positions, each of which is on its own
+)
+
+#: Fields that code shared by all models of the library reads from any config, with the value at which they do nothing.
+SHARED = {
+    "is_causal": True,
+    "sliding_window": None,
+    "attention_chunk_size": None,
+    "layer_types": None,
+    "token_classification_bias": True,
+    "per_layer_config": None,
+}

@@ -1,0 +1,66 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Gemma, Gemma 2 and the texts of Gemma 3."""
+
+from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
+from .fields import always, computed, derived, only, renamed, same, unread
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, HEAD_DIM, LAYER, QK_NORMS, SIZES, layer_types, rope, weights
+
+SANDWICH = dict(
+    **ATTENTION,
+    **GATED,
+    mixer_norm="input_layernorm",
+    mixer_post_norm="post_attention_layernorm",
+    mlp_norm="pre_feedforward_layernorm",
+    mlp_post_norm="post_feedforward_layernorm",
+)
+
+_COMMON = (
+    *SIZES,
+    HEAD_DIM,
+    CLASSIFIER_DROPOUT,
+    ATTENTION_BIAS,
+    rope(),
+    same("attention_dropout"),
+    renamed(rms_norm_eps="norm_eps"),
+    derived("embedding_scale", lambda config: config.hidden_size**0.5),
+    only("a decoder is causal", use_bidirectional_attention=False),
+    always(norm_unit_offset=True),
+)
+_SECOND = (
+    *_COMMON,
+    renamed(hidden_activation="hidden_act"),
+    same("attn_logit_softcapping", "final_logit_softcapping"),
+    computed(
+        "query_pre_attn_scalar",
+        "attention_scale",
+        lambda config: config.query_pre_attn_scalar**-0.5,
+        lambda settings: settings["attention_scale"] ** -2,
+    ),
+    always(norm_position="sandwich"),
+)
+
+GEMMA = Family(
+    model_type="gemma",
+    kind=DECODER,
+    fields=(*_COMMON, same("hidden_act")),
+    weights=weights(LAYER),
+    heads=decoder_heads("Gemma", "ForSequenceClassification", "ForTokenClassification"),
+)
+
+GEMMA2 = Family(
+    model_type="gemma2",
+    kind=DECODER,
+    fields=(*_SECOND, layer_types()),
+    weights=weights(SANDWICH),
+    heads=decoder_heads("Gemma2", "ForSequenceClassification", "ForTokenClassification"),
+)
+
+GEMMA3_TEXT = Family(
+    model_type="gemma3_text",
+    kind=DECODER,
+    fields=(*_SECOND, layer_types(), always(qk_norm=True), unread("_sliding_window_pattern")),
+    weights=weights(SANDWICH | QK_NORMS),
+    heads=decoder_heads("Gemma3Text", "ForSequenceClassification", causal="Gemma3ForCausalLM"),
+)
+
+FAMILIES = (GEMMA, GEMMA2, GEMMA3_TEXT)

@@ -1,0 +1,121 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""T5, T5 v1.1 and mT5."""
+
+from typing import Any
+
+from .family import ENCODER, ENCODER_DECODER, Family, Head
+from .fields import Entry, always, computed, in_stacks, only, renamed, same, several, unread
+from .weights import Rule, layers, rule
+
+STACK = (
+    same("vocab_size", "relative_attention_num_buckets", "relative_attention_max_distance"),
+    renamed(
+        d_model="hidden_size",
+        d_kv="head_dim",
+        d_ff="intermediate_size",
+        num_heads="num_attention_heads",
+        layer_norm_epsilon="norm_eps",
+    ),
+    several("dropout_rate", "hidden_dropout", "attention_dropout", "ffn_dropout"),
+    Entry(
+        ("feed_forward_proj", "dense_act_fn", "is_gated_act"),
+        ("ffn_type", "hidden_act"),
+        lambda config: {"ffn_type": "glu" if config.is_gated_act else "mlp", "hidden_act": config.dense_act_fn},
+        lambda settings: {
+            "feed_forward_proj": ("gated-" if settings["ffn_type"] == "glu" else "") + settings["hidden_act"],
+            "dense_act_fn": settings["hidden_act"],
+            "is_gated_act": settings["ffn_type"] == "glu",
+        },
+    ),
+    always(position_type="relative", attention_scale=1.0, norm_type="rmsnorm", type_vocab_size=0),
+)
+
+FIELDS = (
+    *in_stacks(*STACK),
+    renamed(
+        num_layers="encoder.num_hidden_layers",
+        num_decoder_layers="decoder.num_hidden_layers",
+        decoder_start_token_id="decoder_start_token_id",
+    ),
+    only("it is not one stack, but two", is_decoder=False),
+    unread("initializer_factor", "classifier_dropout"),  # of classes that are refused
+)
+
+# The original T5 scales the states before its head; mT5 and v1.1 do not.
+SCALE = computed(
+    "scale_decoder_outputs",
+    "decoder.logit_scale",
+    lambda config: config.d_model**-0.5 if config.scale_decoder_outputs else None,
+    lambda settings: settings["decoder.logit_scale"] is not None,
+)
+
+
+ENCODER_FIELDS = (
+    *STACK,
+    renamed(num_layers="num_hidden_layers"),
+    only("an encoder is bidirectional", is_decoder=False),
+    unread("initializer_factor", "classifier_dropout", "use_cache"),
+    unread("num_decoder_layers", "decoder_start_token_id", "scale_decoder_outputs"),  # there is no decoder
+)
+
+
+def stack_weights(stack: str, ours: str, gated: bool) -> tuple[Rule, ...]:
+    """Return the weight table of the encoder or the decoder, whose modules have names that begin with `ours`."""
+    last = 1 if stack == "encoder" else 2
+    inner = dict(gate_proj="wi_0", up_proj="wi_1") if gated else dict(up_proj="wi")
+    modules = {f"mixer__{part}_proj": f"layer.0.SelfAttention.{part}" for part in "qkvo"}
+    modules |= {
+        f"mlp__{name}": f"layer.{last}.DenseReluDense.{theirs}"
+        for name, theirs in (inner | dict(down_proj="wo")).items()
+    }
+    modules |= dict(mixer_norm="layer.0.layer_norm", mlp_norm=f"layer.{last}.layer_norm")
+    if stack == "decoder":
+        modules |= {f"cross_mixer__{part}_proj": f"layer.1.EncDecAttention.{part}" for part in "qkvo"}
+        modules |= dict(cross_norm="layer.1.layer_norm")
+    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
+    return (
+        rule(bias, f"{ours}positions.relative.relative_bias"),
+        *layers(f"{stack}.block", f"{ours}layers", **modules),
+        rule(f"{stack}.final_layer_norm", f"{ours}norm"),
+    )
+
+
+def weights(config: Any) -> tuple[Rule, ...]:
+    """Return the weight table, which depends on the kind of feed-forward layer."""
+    gated = config.decoder.ffn_type == "glu"
+    return (
+        rule("shared", "encoder.embed_tokens"),  # the decoder's are tied to them
+        *(each for stack in ("encoder", "decoder") for each in stack_weights(stack, f"{stack}.", gated)),
+    )
+
+
+def encoder_weights(config: Any) -> tuple[Rule, ...]:
+    """Return the weight table of an encoder alone."""
+    return (rule("shared", "embed_tokens"), *stack_weights("encoder", "", config.ffn_type == "glu"))
+
+
+FAMILIES = tuple(
+    Family(
+        model_type=model_type,
+        kind=ENCODER_DECODER,
+        fields=fields,
+        weights=weights,
+        heads=(
+            Head(f"{name}Model", "TxEncoderDecoderModel"),
+            Head(
+                f"{name}ForConditionalGeneration",
+                "TxEncoderDecoderForConditionalGeneration",
+                rules=(rule("lm_head", "lm_head"),),
+            ),
+        ),
+        by_weights=("tie_word_embeddings",),
+        encoder=Family(
+            model_type=model_type,
+            kind=ENCODER,
+            fields=ENCODER_FIELDS,
+            weights=encoder_weights,
+            heads=(Head(f"{name}EncoderModel", "TxEncoderModel"),),
+        ),
+    )
+    for model_type, name, fields in (("t5", "T5", (*FIELDS, SCALE)), ("mt5", "MT5", FIELDS))
+)

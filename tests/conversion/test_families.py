@@ -1,0 +1,212 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Every family, variant and class: what goes in comes out bit by bit; what cannot be expressed is refused.
+
+That what comes in computes the same is shown by `tests/peers`, with the same variants.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from peers.decoders import BLOOM, CAUSAL, DECODER_HEADS, GPT2, OPT, PARTIAL
+from peers.encoder_decoders import BART, SEQ2SEQ, T5
+from peers.encoders import DISTILBERT, ENCODERS, ROBERTA
+from peers.parity import assert_close, build, randomise
+from peers.tables import STANDARD, VOCABULARY, Peer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+import hf_tx
+from hf_tx.conversion import FAMILIES, NotExpressible
+from hf_tx.conversion.convert import family_of
+from hf_tx.conversion.families import REFUSED
+from hf_tx.conversion.fields import SHARED
+
+PEERS = {name: peer for name, peer in (CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ).items() if peer.settings is None}
+CONFIGS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(FAMILIES, STANDARD | dict(num_key_value_heads=2)),
+    **dict.fromkeys(("bert", "electra"), STANDARD),
+    "gpt2": GPT2,
+    "gptj": GPT2 | dict(rotary_dim=4),
+    "gpt_neox": STANDARD | dict(rope_parameters=PARTIAL),
+    "opt": OPT,
+    "bloom": BLOOM,
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), STANDARD | dict(num_key_value_heads=2, head_dim=12)),
+    "distilbert": DISTILBERT,
+    **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA),
+    **dict.fromkeys(("t5", "mt5"), T5),
+    **dict.fromkeys(("bart", "mbart"), BART),
+}
+HEADS = [
+    pytest.param(name, head, id=head.theirs)
+    for name, family in FAMILIES.items()
+    for head in (*family.heads, *(family.encoder.heads if family.encoder else ()))
+]
+
+
+EPSILONS = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"}
+
+
+def config_of(name: str, **changes: Any) -> Any:
+    return CONFIG_MAPPING[name](**CONFIGS[name] | changes)
+
+
+def epsilon_of(name: str) -> dict[str, float]:
+    """Return the number added to variances, so large that it shows, by the family's name of it."""
+    declared = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
+    return dict.fromkeys(EPSILONS & declared, 0.1)
+
+
+def assert_same(theirs: Any, back: Any, dropped: Any = ()) -> None:
+    """Compare classes, tensors and configs. What a model was loaded as, its dtype, stands in the config as well."""
+    assert type(back) is type(theirs)
+    old, new = theirs.state_dict(), back.state_dict()
+    assert old.keys() == new.keys()
+    assert [name for name in old if not torch.equal(old[name], new[name])] == list(dropped)
+    before, after = theirs.config.to_dict(), back.config.to_dict()
+    assert before | {"dtype": None} == after | {"dtype": None}
+    if theirs.can_generate():
+        assert back.generation_config.to_dict() == theirs.generation_config.to_dict()
+
+
+@pytest.mark.parametrize("peer", [pytest.param(peer, id=name) for name, peer in PEERS.items()])
+def test_there_and_back(peer: Peer) -> None:
+    theirs = build(peer)
+    if theirs.can_generate():
+        theirs.generation_config.max_new_tokens = 7
+    ours, info = hf_tx.from_hf(theirs, output_loading_info=True)
+    assert_same(theirs, hf_tx.to_hf(ours), info["dropped_keys"])
+
+
+@pytest.mark.parametrize(("name", "head"), HEADS)
+def test_every_class_computes_the_same_and_comes_back(name: str, head: Any) -> None:
+    cls = getattr(hf, head.theirs)
+    labels = {"num_labels": 3} if "Classification" in head.theirs else {}
+    config = config_of(name, **labels, **epsilon_of(name))
+    config._attn_implementation = "eager"
+    theirs = cls(config).eval()
+    randomise(theirs)
+    ours, info = hf_tx.from_hf(theirs, output_loading_info=True)
+    assert type(ours).__name__ == head.ours
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(3, VOCABULARY, (2, 3, 9), generator=generator)
+    inputs = {"input_ids": tokens if "MultipleChoice" in head.theirs else tokens[:, 0]}
+    if theirs.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens[:, 1, :6]
+    expected, actual = theirs(**inputs), ours(**inputs)
+    fields = [field for field in ("logits", "start_logits", "pooler_output", "last_hidden_state") if field in expected]
+    assert fields
+    for field in fields:
+        assert_close(actual[field], expected[field], field)
+    assert_same(theirs, hf_tx.to_hf(ours), info["dropped_keys"])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_field_is_understood(name: str) -> None:
+    """Also those that are null here, and those that a later version of the library adds."""
+    declared = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
+    for family in filter(None, (FAMILIES[name], FAMILIES[name].encoder)):
+        understood = {field for entry in family.entries for field in entry.theirs}
+        assert not {field for field in declared - understood - SHARED.keys() if not field.startswith("_")}
+
+
+REFUSALS = [
+    ("llama", dict(is_causal=False), "is_causal = False: a llama has no such field"),
+    ("llama", dict(sliding_window=4), "sliding_window = 4: a llama has no such field"),
+    ("llama", dict(rope_parameters=PARTIAL), "rope_parameters = {"),
+    ("llama", dict(quantization_config={"quant_method": "bitsandbytes"}), "quantization_config = {"),
+    ("mistral", dict(layer_types=["full_attention"] * 3), "layer_types = ["),
+    ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
+    ("gpt2", dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx = True"),
+    ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
+    ("opt", dict(word_embed_proj_dim=16), "word_embed_proj_dim = 16"),
+    ("opt", dict(layer_norm_elementwise_affine=False), "layer_norm_elementwise_affine = False"),
+    ("opt", dict(layerdrop=0.1), "layerdrop = 0.1"),
+    ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
+    ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
+    ("cohere", dict(use_qk_norm=True), "use_qk_norm = True"),
+    ("stablelm", dict(qk_layernorm=True), "qk_layernorm = True"),
+    ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
+    ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
+    ("starcoder2", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
+    ("phi", dict(embd_pdrop=0.1), "embd_pdrop = 0.1"),
+    ("bert", dict(is_decoder=True), "is_decoder = True"),
+    ("bert", dict(position_embedding_type="relative_key"), "position_embedding_type = 'relative_key'"),
+    ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
+    ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("bart", dict(encoder_layerdrop=0.1), "encoder_layerdrop = 0.1"),
+    ("mbart", dict(decoder_layerdrop=0.1), "decoder_layerdrop = 0.1"),
+    ("bart", dict(is_decoder=True), "is_decoder = True"),
+    ("t5", dict(is_decoder=True), "is_decoder = True"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"), REFUSALS, ids=[f"{n}-{next(iter(c))}" for n, c, _ in REFUSALS]
+)
+def test_what_hf_tx_cannot_compute_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
+    config = config_of(name, **changes)
+    with pytest.raises(NotExpressible) as error:
+        family_of(config).read(config)
+    assert str(error.value).startswith(f"not expressible: {message}")
+
+
+def test_every_refused_field_is_tested() -> None:
+    """Those of entries that give nothing but refuse; families share entries."""
+    tested = {
+        (id(entry), field)
+        for name, changes, _ in REFUSALS
+        for entry in FAMILIES[name].fields
+        for field in changes.keys() & set(entry.theirs)
+    }
+    for name, family in FAMILIES.items():
+        for entry in family.fields:
+            if not entry.ours and _refuses(entry, name):
+                assert not [field for field in entry.theirs if (id(entry), field) not in tested], name
+
+
+def _refuses(entry: Any, name: str) -> bool:
+    class Strange:
+        model_type = name
+
+        def __getattr__(self, field: str) -> Any:
+            return "strange"
+
+    try:
+        entry.read(Strange())
+    except NotExpressible:
+        return True
+    return False
+
+
+def test_the_readme_lists_the_families() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    section = readme.partition("## Checkpoints in and out")[2].partition("\n## ")[0]
+    rows = [
+        line for line in section.splitlines() if line.startswith(("| decoders", "| encoders", "| encoder-decoders"))
+    ]
+    assert [name for row in rows for name in re.findall("`(.*?)`", row)] == [
+        name
+        for kind in ("hf_tx_decoder", "hf_tx_encoder", "hf_tx_encoder_decoder")
+        for name, family in FAMILIES.items()
+        if family.kind.model_type == kind
+    ]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_families_that_the_blocks_cannot_express(name: str) -> None:
+    model = hf.AutoModel.from_config(CONFIG_MAPPING[name](**STANDARD))
+    with pytest.raises(NotExpressible, match=f"not expressible: model_type = '{name}': its "):
+        hf_tx.from_hf(model)
+
+
+def test_other_families_and_classes() -> None:
+    with pytest.raises(NotExpressible, match="model_type = 'vit': known families are llama"):
+        hf_tx.from_hf(hf.ViTModel(hf.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)))
+    model = hf.BertForNextSentencePrediction(config_of("bert"))
+    with pytest.raises(NotExpressible, match=r"architectures = \['BertForNextSentencePrediction'\]: of bert, these"):
+        hf_tx.from_hf(model)
