@@ -314,7 +314,7 @@ def test_a_model_that_was_never_converted() -> None:
 
 def test_names_that_are_not_known() -> None:
     ours = hf_tx.from_hf(llama())
-    with pytest.raises(ValueError, match="model_type = 'lama': is not known. Did you mean 'llama'"):
+    with pytest.raises(ValueError, match="model_type = 'lllama': is not known. Did you mean 'llama'"):
         hf_tx.to_hf(ours, "lllama")
     with pytest.raises(ValueError, match="is no model of hf_tx"):
         hf_tx.to_hf(llama())
