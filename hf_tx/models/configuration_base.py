@@ -294,6 +294,10 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             if not any("sliding_window" in MIXERS.get(name).needs for name in names):
                 changed.pop("sliding_window", None)  # no layer has a window any more
+        if "mixers" in changes and "mixer_options" not in changes and changed.get("mixer_options"):
+            names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
+            kept = {name: value for name, value in changed["mixer_options"].items() if name in names}
+            changed["mixer_options"] = kept or None  # the others are used by no layer any more
         if "mixers" in changes and "position_type" not in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             scheme = changed.get("position_type")

@@ -122,12 +122,14 @@ def origins(
 ) -> torch.Tensor | None:
     """Return the index of the key at which the document of every query begins, or None when that is 0 everywhere.
     Padding inside a document counts as its tokens. *Shape:* `(batch, length)`, int64."""
-    first = None
-    if attention_mask is not None:
-        first = attention_mask.long().argmax(-1, keepdim=True).expand(-1, inputs_embeds.shape[1])
-    if documents is None:
-        return first
-    return documents.start if first is None else documents.start + first
+    if documents is not None:
+        if documents.ranks is None:
+            return documents.start
+        # The first key of that rank; a pad has the rank of the real token before it.
+        return torch.searchsorted(documents.ranks, documents.start.contiguous())
+    if attention_mask is None:
+        return None
+    return attention_mask.long().argmax(-1, keepdim=True).expand(-1, inputs_embeds.shape[1])
 
 
 @dataclass(frozen=True)

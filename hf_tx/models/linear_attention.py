@@ -16,7 +16,7 @@ from transformers.utils.generic import maybe_autocast
 from .attention import repeat_kv
 from .documents import Segments
 from .linear_kernels import fastest_recurrence
-from .mixer import MIXERS, Mixer, mixer_options
+from .mixer import MIXERS, Mixer, check_integer, mixer_options
 from .norms import RMSNorm
 from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
 
@@ -97,8 +97,8 @@ class LinearMixer(nn.Module):
         query, value = self._heads(self.q_proj(hidden_states)), self._heads(self.v_proj(hidden_states))
         key = self._heads(self.k_proj(hidden_states))
         query, key, value = self.features(query, repeat_kv(key, self.groups), repeat_kv(value, self.groups))
+        log_decay, beta = self.gates(hidden_states)
         with maybe_autocast(hidden_states.device.type, enabled=False):
-            log_decay, beta = self.gates(hidden_states)
             if segments.real is not None:
                 # Nothing of a padding token reaches the state, whatever stands in it.
                 real = segments.real[:, None, :, None]
@@ -111,7 +111,7 @@ class LinearMixer(nn.Module):
             if not (self.is_causal if is_causal is None else is_causal):
                 outputs = outputs + self._backwards(*inputs, segments.document, dtype)
             write_state(cache, self.layer_idx, state, hidden_states.shape[1])
-            outputs = self.finish(outputs.transpose(1, 2), hidden_states)
+        outputs = self.finish(outputs.transpose(1, 2), hidden_states)
         return self.o_proj(outputs.flatten(2).to(hidden_states.dtype)), None
 
     def _backwards(
@@ -153,7 +153,7 @@ class _GatedOutput(LinearMixer):
         outputs = self.out_norm(outputs)
         if self.g_proj is None:
             return outputs
-        gate = self.g_proj(hidden_states.to(self.g_proj.weight.dtype)).float()
+        gate = self.g_proj(hidden_states).float()
         return outputs * nn.functional.silu(gate).unflatten(-1, (self.heads, self.head_dim))
 
 
@@ -180,10 +180,10 @@ class GatedLinearOptions:
     gate_divisor: float = 16.0
 
     def __post_init__(self) -> None:
-        if self.gate_rank < 1:
-            raise ValueError(f"gate_rank = {self.gate_rank!r}: must be above 0.")
-        if not self.gate_divisor > 0:
-            raise ValueError(f"gate_divisor = {self.gate_divisor!r}: must be above 0.")
+        check_integer(self, "gate_rank", 1)
+        divisor = self.gate_divisor
+        if isinstance(divisor, bool) or not isinstance(divisor, int | float) or not 0 < divisor < math.inf:
+            raise ValueError(f"gate_divisor = {divisor!r}: must be a number above 0.")
 
 
 class GatedLinearMixer(_GatedOutput):
@@ -196,7 +196,7 @@ class GatedLinearMixer(_GatedOutput):
         self.decay_up_proj = nn.Linear(self.options.gate_rank, self.heads * self.head_dim)
 
     def gates(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        states = self.decay_up_proj(self.decay_down_proj(hidden_states.to(self.decay_up_proj.weight.dtype)))
+        states = self.decay_up_proj(self.decay_down_proj(hidden_states))
         return nn.functional.logsigmoid(self._heads(states)) / self.options.gate_divisor, None
 
 
@@ -219,7 +219,7 @@ class DeltaMixer(_GatedOutput):
         return query * self.head_dim**-0.5, key, value
 
     def _per_head(self, projection: nn.Linear, hidden_states: torch.Tensor) -> torch.Tensor:
-        return projection(hidden_states.to(projection.weight.dtype)).float().transpose(1, 2)[..., None]
+        return projection(hidden_states).float().transpose(1, 2)[..., None]
 
     def gates(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         return None, self._per_head(self.beta_proj, hidden_states).sigmoid()

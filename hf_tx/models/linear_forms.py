@@ -51,6 +51,9 @@ def recurrence(
         state = query.new_zeros(batch, heads, key_size, value.shape[-1])
     if length == 1:
         return _step(query, key, value, log_decay, beta, document, state)
+    if log_decay is not None:
+        # Below this nothing is left of a key after one token, and larger sums would cost digits.
+        log_decay = log_decay.clamp(min=-50.0)
     by_feature = log_decay is not None and log_decay.shape[-1] > 1
     if by_feature and beta is not None:
         raise ValueError("the delta rule takes one decay a head, not one a feature.")

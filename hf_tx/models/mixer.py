@@ -88,6 +88,13 @@ MIXERS: Registry[Mixer] = Registry("mixer")
 CROSS_MIXERS: Registry[Any] = Registry("cross_mixer")
 
 
+def check_integer(options: Any, name: str, least: int) -> None:
+    """Raise ValueError unless an option is an integer of at least `least`."""
+    value = getattr(options, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} = {value!r}: must be an integer of at least {least}.")
+
+
 def mixer_options(config: Any, name: str) -> Any:
     """Return the checked options of a mixer, or None when it has none."""
     kind = MIXERS.get(name).options

@@ -77,12 +77,14 @@ class TxStack(TxPreTrainedModel):
         """Return the embeddings of the tokens, or the given ones, scaled.
 
         Raises:
-            ValueError: both or neither are given.
+            ValueError: both or neither are given, or they hold no tokens.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("You must specify exactly one of input_ids or inputs_embeds")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
+        if inputs_embeds.shape[1] == 0:
+            raise ValueError("the input has no tokens.")
         if self.config.embedding_scale is not None:
             inputs_embeds = inputs_embeds * self.config.embedding_scale
         return inputs_embeds
@@ -296,6 +298,8 @@ class TxStack(TxPreTrainedModel):
         if isinstance(past, torch.Tensor):
             past = past.clone()  # the counter of a static cache moves in place
         flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
+        if flat_mask is not None and flat_mask.shape[0] != inputs_embeds.shape[0]:
+            raise ValueError(f"attention_mask has {flat_mask.shape[0]} rows, the input {inputs_embeds.shape[0]}.")
         if flat_mask is not None and isinstance(past, int) and flat_mask.shape[1] != past + inputs_embeds.shape[1]:
             raise ValueError(
                 f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "

@@ -12,13 +12,7 @@ from typing import Any
 import torch
 
 from .attention import Attention
-from .mixer import MIXERS, Band, Mixer, Pattern
-
-
-def _check_above(options: Any, name: str, least: int = 1) -> None:
-    value = getattr(options, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} = {value!r}: must be an integer of at least {least}.")
+from .mixer import MIXERS, Band, Mixer, Pattern, check_integer
 
 
 def _starts(origin: torch.Tensor | None, past: int | torch.Tensor) -> Callable[[Any, Any], Any]:
@@ -37,7 +31,7 @@ class ChunkedOptions:
     chunk_size: int = 256
 
     def __post_init__(self) -> None:
-        _check_above(self, "chunk_size")
+        check_integer(self, "chunk_size", 1)
 
 
 def chunked(
@@ -65,7 +59,7 @@ class DilatedOptions:
     dilation: int = 2
 
     def __post_init__(self) -> None:
-        _check_above(self, "dilation")
+        check_integer(self, "dilation", 1)
 
 
 def dilated(options: DilatedOptions, window: int, is_causal: bool, origin: torch.Tensor | None, past: Any) -> Pattern:
@@ -107,9 +101,9 @@ class GlobalLocalOptions:
         ):
             raise ValueError(f"global_positions = {positions!r}: must be a list of positions from 0 on.")
         object.__setattr__(self, "global_positions", tuple(sorted(set(positions))))  # hashable, as a key of masks
-        _check_above(self, "random_blocks", 0)
-        _check_above(self, "block_size")
-        _check_above(self, "seed", 0)
+        check_integer(self, "random_blocks", 0)
+        check_integer(self, "block_size", 1)
+        check_integer(self, "seed", 0)
 
 
 def _drawn(options: GlobalLocalOptions, block: Any, other: Any) -> Any:

@@ -109,10 +109,12 @@ class RecurrentMixer(nn.Module):
         ran, last = self._run(packed.data, packed.batch_sizes, start[:, packed.sorted_indices])
         ran = packed._replace(data=ran)
         unpacked, _ = pad_packed_sequence(ran, batch_first=True)
-        outputs = torch.zeros_like(hidden_states).index_put((row, column), unpacked[sequence, place])
+        outputs = unpacked.new_zeros(batch, length, unpacked.shape[-1])
+        outputs = outputs.index_put((row, column), unpacked[sequence, place])
         last = last[:, packed.unsorted_indices]
         ends = torch.ones_like(first_row, dtype=torch.bool)
         ends[:-1] = first_row[1:] != first_row[:-1]
+        state = state.to(last.dtype)  # that of autocast
         return outputs, state.index_put((torch.arange(len(state))[:, None], first_row[ends][None]), last[:, ends])
 
     def _step(
