@@ -21,15 +21,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from transformers.utils.logging import set_verbosity_error
+    from transformers.utils import logging as library
 
     from ..analysis import estimate
 
-    set_verbosity_error()  # a model that is never run for real has nothing to warn of
-    logging.getLogger("torch._subclasses").setLevel(logging.CRITICAL)  # it logs what it also raises
-    costs = estimate(
-        arguments.model, arguments.context, arguments.batch, arguments.dtype, arguments.attn_implementation
-    )
+    # A model that is never run for real has nothing to warn of, and fake tensors log what they also raise.
+    fakes = logging.getLogger("torch._subclasses")
+    before, level = library.get_verbosity(), fakes.level
+    library.set_verbosity_error()
+    fakes.setLevel(logging.CRITICAL)
+    try:
+        costs = estimate(
+            arguments.model, arguments.context, arguments.batch, arguments.dtype, arguments.attn_implementation
+        )
+    finally:
+        library.set_verbosity(before)
+        fakes.setLevel(level)
     if arguments.json:
         print(json.dumps({**dataclasses.asdict(costs), "attention_share": costs.attention_share}, indent=2))
     else:

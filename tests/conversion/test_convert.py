@@ -59,18 +59,24 @@ def test_a_folder_is_not_held_twice(tmp_path: Any, monkeypatch: Any) -> None:
     sizes: dict[str, int] = {}
     load = hf_tx.TxDecoderForCausalLM.from_pretrained.__func__
 
-    def watch(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        held = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+    def held() -> dict[int, int]:
+        """Storages in memory, and their bytes."""
+        storages = [
+            tensor.untyped_storage()
             for tensor in gc.get_objects()
-            if isinstance(tensor, torch.Tensor) and tensor.numel() > 1000
-        }
+            if type(tensor) in (torch.Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.numel() > 1000
+        ]
+        return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+    def watch(cls: Any, *args: Any, **kwargs: Any) -> Any:
         wanted = {tensor.untyped_storage().data_ptr() for tensor in kwargs["state_dict"].values()}
-        sizes["other"] = sum(size for pointer, size in held.items() if pointer not in wanted and pointer)
+        new = held().items() - others.items()
+        sizes["other"] = sum(size for pointer, size in new if pointer not in wanted and pointer)
         return load(cls, *args, **kwargs)
 
     before = hf_tx.from_hf(tmp_path)  # fills caches
     del before
+    others = held()
     monkeypatch.setattr(hf_tx.TxDecoderForCausalLM, "from_pretrained", classmethod(watch))
     model = hf_tx.from_hf(tmp_path)
     assert sizes["other"] < 0.1 * sum(weight.nbytes for weight in model.parameters())
