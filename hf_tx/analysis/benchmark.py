@@ -8,6 +8,7 @@ is that of a process of its own, minus its size after the imports.
 import dataclasses
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,9 @@ from ..models.positions import alibi_slopes
 #: Sizes of the models of `long` and `attention`.
 WINDOW, VOCABULARY, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 256, 8192, 4, 4, 2, 64, 688
 SIDES = ("peer", "hf_tx")
+# glibc gives blocks of more than 32 MB back at once and pays for their pages again: where tensors reach that size, a
+# curve over lengths would have a step that is no property of what is measured.
+_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 #: What is measured of the attention functions alone: side, rival.
 ALONE = {
     "window": ("banded", "sdpa"),
@@ -82,7 +86,8 @@ def measure(case: Case) -> Cost:
         RuntimeError: the process failed; the message ends with what it said.
     """
     command = [sys.executable, "-m", __name__, json.dumps(dataclasses.asdict(case))]
-    child = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, **(_KEEP_MEMORY if case.kind == "mixer" else {})}
+    child = subprocess.run(command, capture_output=True, text=True, env=environment)
     if child.returncode:
         last = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
         raise RuntimeError(f"{case.name} by {case.backend} at {case.length} tokens: {last[0]}")
