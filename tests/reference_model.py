@@ -1,12 +1,15 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The models once more, written to be read: one row of tokens, loops over heads and queries, no mask, no cache, no
-batch, and nothing of hf_tx but the names of the weights. A query simply looks at the keys it may see."""
+batch, and nothing of hf_tx but the names of the weights and the positions as the conformance kit writes them down. A
+query simply looks at the keys it may see."""
 
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from hf_tx.conformance.position_references import alibi_slopes, bucket, rotate, sinusoid
 
 Weights = dict[str, Tensor]
 
@@ -54,58 +57,6 @@ def feed_forward(x: Tensor, config: Any, weights: Weights) -> Tensor:
     raise NotImplementedError(f"write the reference of ffn_type {config.ffn_type!r}")
 
 
-def sinusoid(position: int, size: int) -> Tensor:
-    """Vaswani et al., 2017, section 3.5."""
-    table = torch.zeros(size)
-    for i in range(size):
-        angle = position / 10_000 ** ((i - i % 2) / size)
-        table[i] = math.cos(angle) if i % 2 else math.sin(angle)
-    return table
-
-
-def alibi_slopes(heads: int) -> list[float]:
-    """The recursion that Press et al., 2022, published."""
-
-    def of_power(n: int) -> list[float]:
-        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
-        return [start * start**i for i in range(n)]
-
-    if math.log2(heads).is_integer():
-        return of_power(heads)
-    closest = 2 ** math.floor(math.log2(heads))
-    return of_power(closest) + alibi_slopes(2 * closest)[0::2][: heads - closest]
-
-
-def bucket(distance: int, causal: bool, buckets: int, far: int) -> int:
-    """Raffel et al., 2020, section 2.1; `distance` is key minus query."""
-    first = 0
-    if causal:
-        distance = max(-distance, 0)
-    else:
-        buckets //= 2
-        first = buckets if distance > 0 else 0
-        distance = abs(distance)
-    exact = buckets // 2
-    if distance < exact:
-        return first + distance
-    share = math.log(distance / exact) / math.log(far / exact)
-    return first + min(exact + int(share * (buckets - exact)), buckets - 1)
-
-
-def rotate(x: Tensor, position: int, config: Any) -> Tensor:
-    """Su et al., 2021: turn every pair of features by its angle. A pair is two neighbours, or one feature of each
-    half; features beyond the rotary dimension stay. *Shape:* `(heads, head_dim)`."""
-    size = int(x.shape[-1] * config.rope_parameters.get("partial_rotary_factor", 1.0))
-    turned = list(x.unbind(-1))
-    for pair in range(size // 2):
-        first, second = (2 * pair, 2 * pair + 1) if config.rope_interleaved else (pair, pair + size // 2)
-        angle = position * config.rope_parameters["rope_theta"] ** (-2 * pair / size)
-        cos, sin = math.cos(angle), math.sin(angle)
-        turned[first] = x[:, first] * cos - x[:, second] * sin
-        turned[second] = x[:, second] * cos + x[:, first] * sin
-    return torch.stack(turned, dim=-1)
-
-
 def visible(query: int, length: int, causal: bool, window: int | None) -> list[int]:
     """The keys that a query sees."""
     first = 0
@@ -141,8 +92,8 @@ def attention(
     if config.qk_norm:
         queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
     if config.position_type == "rope" and not crosses:
-        queries = torch.stack([rotate(query, i, config) for i, query in enumerate(queries)])
-        keys = torch.stack([rotate(key, i, config) for i, key in enumerate(keys)])
+        queries = torch.stack([rotate(config, query, i) for i, query in enumerate(queries)])
+        keys = torch.stack([rotate(config, key, i) for i, key in enumerate(keys)])
     scale = size**-0.5 if config.attention_scale is None else config.attention_scale
     rows = []
     for i in range(len(x)):

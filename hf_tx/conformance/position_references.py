@@ -28,7 +28,7 @@ class PositionReference:
     settings: tuple[dict[str, Any], ...] = ({},)
 
 
-def sinusoid(config: Any, scheme: Any, position: int, size: int) -> Tensor:
+def sinusoid(position: int, size: int) -> Tensor:
     """Vaswani et al., 2017, section 3.5: sines at even features, cosines at odd ones, of geometric wavelengths."""
     angles = [position / 10_000 ** ((i - i % 2) / size) for i in range(size)]
     return torch.tensor([math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)])
@@ -53,23 +53,23 @@ def rotate(config: Any, states: Tensor, position: int) -> Tensor:
     return torch.stack(turned, dim=-1)
 
 
-def _slopes(heads: int) -> list[float]:
+def alibi_slopes(heads: int) -> list[float]:
     """The recursion that Press et al., 2022, published."""
     if math.log2(heads).is_integer():
         start = 2 ** (-(2 ** -(math.log2(heads) - 3)))
         return [start * start**i for i in range(heads)]
     closest = 2 ** math.floor(math.log2(heads))
-    return _slopes(closest) + _slopes(2 * closest)[0::2][: heads - closest]
+    return alibi_slopes(closest) + alibi_slopes(2 * closest)[0::2][: heads - closest]
 
 
 def alibi(config: Any, scheme: Any, head: int, distance: int, is_causal: bool) -> float:
     """Press et al., 2022: a penalty that grows with the distance, with a slope of every head."""
-    return -_slopes(config.num_attention_heads)[head] * abs(distance)
+    return -alibi_slopes(config.num_attention_heads)[head] * abs(distance)
 
 
-def relative(config: Any, scheme: Any, head: int, distance: int, is_causal: bool) -> Tensor:
-    """Raffel et al., 2020, section 2.1: a weight of every head and bucket of distances."""
-    buckets, first = config.relative_attention_num_buckets, 0
+def bucket(distance: int, is_causal: bool, buckets: int, far: int) -> int:
+    """Raffel et al., 2020, section 2.1; the distance is key minus query."""
+    first = 0
     if is_causal:
         distance = max(-distance, 0)
     else:
@@ -77,10 +77,16 @@ def relative(config: Any, scheme: Any, head: int, distance: int, is_causal: bool
         first = buckets if distance > 0 else 0
         distance = abs(distance)
     exact = buckets // 2
-    if distance >= exact:
-        share = math.log(distance / exact) / math.log(config.relative_attention_max_distance / exact)
-        distance = min(exact + int(share * (buckets - exact)), buckets - 1)
-    return scheme.relative_bias.weight[first + distance, head]
+    if distance < exact:
+        return first + distance
+    share = math.log(distance / exact) / math.log(far / exact)
+    return first + min(exact + int(share * (buckets - exact)), buckets - 1)
+
+
+def relative(config: Any, scheme: Any, head: int, distance: int, is_causal: bool) -> Tensor:
+    """A weight of every head and bucket of distances."""
+    sizes = config.relative_attention_num_buckets, config.relative_attention_max_distance
+    return scheme.relative_bias.weight[bucket(distance, is_causal, *sizes), head]
 
 
 # An odd number of features has a sine more than cosines.
@@ -89,7 +95,9 @@ _PARTIAL = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor"
 
 POSITION_REFERENCES: dict[str, PositionReference] = {
     "none": PositionReference(),
-    "sinusoidal": PositionReference(embed=sinusoid, settings=({}, _ODD)),
+    "sinusoidal": PositionReference(
+        embed=lambda config, scheme, position, size: sinusoid(position, size), settings=({}, _ODD)
+    ),
     "learned": PositionReference(embed=learned, settings=({}, {"position_offset": 2})),
     "relative": PositionReference(bias=relative, settings=({"relative_attention_num_buckets": 8},)),
     "alibi": PositionReference(bias=alibi, settings=({}, {"num_attention_heads": 8})),

@@ -4,6 +4,7 @@
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
 from .fields import always, derived, only, renamed, same, unread
 from .gpt2 import LAYER_NORM
+from .gpt_neox import FEED_FORWARD_AND_NORMS
 from .llama import HEADS
 from .weights import layers, rule
 
@@ -27,10 +28,7 @@ BLOOM = Family(
             "h",
             "layers",
             mixer__o_proj="self_attention.dense",
-            mlp__up_proj="mlp.dense_h_to_4h",
-            mlp__down_proj="mlp.dense_4h_to_h",
-            mixer_norm="input_layernorm",
-            mlp_norm="post_attention_layernorm",
+            **FEED_FORWARD_AND_NORMS,
         ),
         rule("ln_f", "norm"),
     ),

@@ -6,6 +6,13 @@ from .fields import always, renamed, same, unread
 from .llama import ATTENTION_BIAS, HEADS, rope
 from .weights import layers, rule
 
+FEED_FORWARD_AND_NORMS = dict(
+    mlp__up_proj="mlp.dense_h_to_4h",
+    mlp__down_proj="mlp.dense_4h_to_h",
+    mixer_norm="input_layernorm",
+    mlp_norm="post_attention_layernorm",
+)
+
 GPT_NEOX = Family(
     model_type="gpt_neox",
     kind=DECODER,
@@ -26,10 +33,7 @@ GPT_NEOX = Family(
             "layers",
             "layers",
             mixer__o_proj="attention.dense",
-            mlp__up_proj="mlp.dense_h_to_4h",
-            mlp__down_proj="mlp.dense_4h_to_h",
-            mixer_norm="input_layernorm",
-            mlp_norm="post_attention_layernorm",
+            **FEED_FORWARD_AND_NORMS,
         ),
         rule("final_layer_norm", "norm"),
     ),

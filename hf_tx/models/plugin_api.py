@@ -63,8 +63,8 @@ class PluginApi:
     """Handed to the function that the entry point of a plug-in names. It collects what that function registers, and
     nothing of it counts unless all of it is right.
 
-    The classes and functions among its attributes are those of the copy of hf_tx that asks, so that a plug-in need not
-    import hf_tx, and serves the copy that came with a checkpoint as well.
+    The classes and functions among its attributes are those of the copy of hf_tx that asks. So a plug-in needs no
+    import of hf_tx, and serves the copy that came with a checkpoint as well.
 
     Args:
         plugin: the plug-in that registers.

@@ -75,6 +75,13 @@ def test_the_library_sees_exactly_the_imports(path: Path) -> None:
 
 
 @by_name
+def test_no_line_of_text_looks_like_an_import(path: Path) -> None:
+    """Scanners read lines: prose that begins with one of these words would count as an import of the package."""
+    lines = path.read_text("utf-8").splitlines()
+    assert not [line for line in lines if re.match(r"\s*(import|from)\s+hf_tx\b", line)]
+
+
+@by_name
 def test_no_call_imports_dynamically(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
