@@ -290,22 +290,27 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         ):
             changed = {key: value for key, value in changed.items() if key not in flat}
             changed["rope_parameters"] = {**rope, **flat}
-        if "mixers" in changes and "sliding_window" not in changes:
+        if "mixers" in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
-            if not any("sliding_window" in MIXERS.get(name).needs for name in names):
-                changed.pop("sliding_window", None)  # no layer has a window any more
-        if "mixers" in changes and "mixer_options" not in changes and changed.get("mixer_options"):
-            names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
-            kept = {name: value for name, value in changed["mixer_options"].items() if name in names}
-            changed["mixer_options"] = kept or None  # the others are used by no layer any more
-        if "mixers" in changes and "position_type" not in changes:
-            names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
-            scheme = changed.get("position_type")
-            taken = scheme is not None and POSITIONS.get(scheme).has_embedding
-            if not taken and not any(MIXERS.get(name).is_attention for name in names):
-                changed.pop("position_type", None)  # no layer takes it any more
-                changed.pop("rope_parameters", None)
+            stale = cls._idle_with(names, changed) - changes.keys()
+            changed = {key: value for key, value in changed.items() if key not in stale}
+            if changed.get("mixer_options") and "mixer_options" not in changes:
+                kept = {name: value for name, value in changed["mixer_options"].items() if name in names}
+                changed["mixer_options"] = kept or None
         return changed
+
+    @classmethod
+    def _idle_with(cls, names: list[str], stored: dict[str, Any]) -> set[str]:
+        """Return the stored fields of positions and windows that no layer with one of these mixers reads."""
+        mixers = [MIXERS.get(name) for name in names]
+        idle = set()
+        if not any("sliding_window" in mixer.needs for mixer in mixers):
+            idle.add("sliding_window")
+        scheme = stored.get("position_type")
+        is_embedded = scheme is not None and POSITIONS.get(scheme).has_embedding
+        if not is_embedded and not any(mixer.is_attention for mixer in mixers):
+            idle |= {"position_type", "rope_parameters"}
+        return idle
 
     def _without_function(self) -> set[str]:
         return super()._without_function() | ({"sliding_window"} if self._window_is_idle() else set())

@@ -123,11 +123,8 @@ def create_mask(
         return segments(inputs_embeds, attention_mask, documents)
     rules = [] if documents is None else [documents.rule(is_causal)]
     config = _MaskConfig(backend, group.window, is_causal)
-    windowed = group.window is not None
-    if windowed:
-        config.band = Band(group.window - 1, 0) if is_causal else Band(group.window, group.window)  # type: ignore
+    windowed = group.window is not None and mixer.pattern is None
     if mixer.pattern is not None:
-        windowed = False
         past = cache.get_query_offset(group.layer_idx) if cache is not None else 0
         if isinstance(past, torch.Tensor):
             past = past.clone()  # the counter of a static cache moves in place
@@ -135,6 +132,8 @@ def create_mask(
         pattern = mixer.pattern(group.options, group.window, is_causal, origin, past)
         rules.append(pattern.rule)
         config.band = pattern.band
+    elif group.window is not None:
+        config.band = Band(group.window - 1, 0) if is_causal else Band(group.window, group.window)
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
     create: Any = _CREATE[is_causal, windowed]

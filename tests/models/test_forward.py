@@ -44,6 +44,11 @@ def _uncompiled():
         yield
 
 
+def least_effect(case):
+    """How far a token moves what sees it, of the largest value. Saturated simple networks hardly remember."""
+    return 1e-5 if case["mixers"] == "rnn" else 1e-3
+
+
 def exists(case):
     """Whether a model has these settings: positions that act on scores need scores, and those a backend."""
     mixers = [MIXERS.get(name) for name in case["mixers"].split(",")]
@@ -176,7 +181,7 @@ def test_the_future_is_invisible_and_the_past_is_not(case):
         if position:
             assert_close(after[:, :position], before[:, :position], 1e-6)
         seen = slice(position, position + reach + 1)
-        assert_differ(after[:, seen], before[:, seen], 1e-5)
+        assert_differ(after[:, seen], before[:, seen], least_effect(case))
 
 
 @over()
@@ -190,7 +195,8 @@ def test_an_encoder_sees_all_tokens_with_and_without_a_mask(case):
             changed = row.clone()
             changed[0, position] = (row[0, position] + 1 - 3) % 50 + 3
             seen = slice(max(position - reach, 0), position + reach + 1)
-            assert_differ(states(model, changed, attention_mask=mask)[:, seen], before[:, seen], 1e-5)
+            after = states(model, changed, attention_mask=mask)
+            assert_differ(after[:, seen], before[:, seen], least_effect(case))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
