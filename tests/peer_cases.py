@@ -127,7 +127,8 @@ CASES = {
     ),
     "classic_seq2seq": stateful(
         encoder_decoder(
-            dict(mixers="gru", ffn_type="none"), dict(mixers="lstm", ffn_type="none", cross_mixer="additive")
+            dict(mixers="gru", ffn_type="none"),
+            dict(mixers="lstm", ffn_type="none", cross_mixer="additive", initial_state="encoder"),
         )
     ),
     "rope_sliding_encoder_decoder": encoder_decoder(

@@ -42,7 +42,9 @@ class TxBlock(GradientCheckpointingLayer):
         self.residual_multiplier = config.residual_multiplier
         self.dropout = config.hidden_dropout
 
-        self.mixer = MIXERS.get(config.mixers[layer_idx]).module(config, layer_idx, backend_config, is_causal)
+        mixer = MIXERS.get(config.mixers[layer_idx])
+        self.mixer = mixer.module(config, layer_idx, backend_config, is_causal)
+        self.takes_start = mixer.takes_start
         self.mixer_norm = build_norm(config)
         self.mixer_post_norm = build_norm(config) if sandwich else None
 
@@ -82,6 +84,7 @@ class TxBlock(GradientCheckpointingLayer):
         hidden_states: torch.Tensor,
         encoder_hidden_states: torch.Tensor | None = None,
         position_bias: torch.Tensor | None = None,
+        source_start: torch.Tensor | None = None,
         attention_mask: Any = None,
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         cache: Cache | None = None,
@@ -95,6 +98,8 @@ class TxBlock(GradientCheckpointingLayer):
             hidden_states: *Shape:* `(batch, length, hidden_size)`, floating point.
             encoder_hidden_states: *Shape:* `(batch, source_length, encoder_hidden_size)`, or None.
             position_bias: bias of the positions. *Shape:* `(1, heads, length, keys)`, or None.
+            source_start: what a mixer that `takes_start` makes its first state from. *Shape:* `(batch,
+                encoder_hidden_size)`, or None.
             attention_mask: the mask of this layer's mixer.
             position_embeddings: cosines and sines of the positions, or None.
             cache: states of earlier positions; updated in place.
@@ -107,6 +112,7 @@ class TxBlock(GradientCheckpointingLayer):
         """
         own = getattr(cache, "self_attention_cache", cache)
         entered = self._enter(hidden_states, self.mixer_norm)
+        start = {"source_start": source_start} if self.takes_start else {}
         mixed, _ = self.mixer(
             entered,
             position_embeddings=position_embeddings,
@@ -114,6 +120,7 @@ class TxBlock(GradientCheckpointingLayer):
             position_bias=position_bias,
             cache=own,
             is_causal=is_causal,
+            **start,
             **kwargs,
         )
         if self.parallel:

@@ -259,3 +259,10 @@ def check_crosses(config: Any) -> None:
     """Check a decoder that attends to an encoder."""
     rule = "is not defined for a decoder that attends to an encoder"
     require(not config.parallel_residual, "parallel_residual", True, rule)
+
+
+def check_alone(config: Any) -> None:
+    """Check that a decoder without an encoder has nothing that needs one."""
+    for field, neutral in (("cross_mixer", "full"), ("initial_state", "zero")):
+        value = getattr(config, field)
+        require(value == neutral, field, value, "needs an encoder, and this decoder stands alone")

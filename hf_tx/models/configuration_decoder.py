@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 from huggingface_hub.dataclasses import strict
 
 from .configuration_base import TxStackConfig
-from .mixers import CROSS_MIXERS
+from .configuration_checks import require, require_known
+from .mixers import CROSS_MIXERS, MIXERS
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_decoder import TxDecoderModel  # noqa: F401
@@ -20,6 +21,8 @@ class TxDecoderConfig(TxStackConfig):
         cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`, `additive` (Bahdanau) or
             `multiplicative` (Luong).
         cross_attention_hidden_size: features of that encoder's states. Default: `hidden_size`.
+        initial_state: what recurrent layers of the decoder of an encoder-decoder start from: `zero`, or `encoder`, a
+            learned map of the encoder's state of the first token (Bahdanau).
 
     All other arguments are those of [`TxStackConfig`].
 
@@ -50,7 +53,15 @@ class TxDecoderConfig(TxStackConfig):
 
     cross_mixer: str = "full"
     cross_attention_hidden_size: int | None = None
+    initial_state: str = "zero"
 
     def validate_cross_mixer(self) -> None:
         """Check how the decoder attends to an encoder."""
         CROSS_MIXERS.get(self.cross_mixer)
+
+    def validate_initial_state(self) -> None:
+        """Check what recurrent layers start from."""
+        require_known("initial_state", self.initial_state, ("zero", "encoder"))
+        starts = any(MIXERS.get(name).takes_start for name in self.mixers)
+        rule = f"no layer has a state to start: the mixers are {', '.join(dict.fromkeys(self.mixers))}"
+        require(starts or self.initial_state == "zero", "initial_state", self.initial_state, rule)

@@ -65,6 +65,8 @@ class Mixer:
         options: the dataclass that checks `mixer_options[name]`, or None when the mixer has no options of its own.
         needs: config fields that must be set for this mixer.
         compilable: whether `torch.compile(fullgraph=True)` can trace it.
+        takes_start: whether its first state can be made from an encoder (`initial_state`); it is then called with
+            `source_start` as well.
         reference: of a mixer of a plug-in, the plain form that it must equal, or its import path `module:function`.
             `reference(module, hidden_states, **arguments)` is given the mixer itself, for its parameters, and what the
             mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
@@ -80,6 +82,7 @@ class Mixer:
     options: type | None = None
     needs: tuple[str, ...] = ()
     compilable: bool = True
+    takes_start: bool = False
     reference: str | Callable[..., Any] | None = None
 
 

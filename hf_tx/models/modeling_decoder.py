@@ -22,6 +22,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
 from .block import TxBlock
+from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
 from .heads import LanguageModelHead, TokenHead, last_real_position, question_answering
 from .losses import classification_loss
@@ -46,6 +47,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
     is_causal = True
 
     def __init__(self, config: TxDecoderConfig, loss_implementation: str = "full") -> None:
+        check_alone(config)
         super().__init__(config, loss_implementation)
         self.post_init()
 

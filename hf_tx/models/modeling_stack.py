@@ -52,6 +52,7 @@ class TxStack(TxPreTrainedModel):
         self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
         self.dropout = config.hidden_dropout
 
+        self.starts_from_source = self.crosses and config.initial_state == "encoder"
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
         self.layers = nn.ModuleList(
             [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
@@ -325,7 +326,10 @@ class TxStack(TxPreTrainedModel):
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys
         }
+        source_start = None
         if self.crosses:
+            if self.starts_from_source:
+                source_start = _first_real_state(encoder_hidden_states, encoder_attention_mask)
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
             _widen_cross_cache(cache)
 
@@ -336,6 +340,7 @@ class TxStack(TxPreTrainedModel):
                 hidden_states,
                 encoder_hidden_states,
                 biases.get((scheme, group.key)),
+                source_start,
                 attention_mask=masks[group.key],
                 position_embeddings=rotations[scheme, layer_type],
                 cache=cache,
@@ -359,6 +364,23 @@ class TxStack(TxPreTrainedModel):
         if mask is not None and mask.ndim == 4:
             return custom_mask(mask, backend, inputs_embeds, source.shape[1], heads)
         return create_cross_mask(backend, inputs_embeds, source, mask)
+
+
+def _first_real_state(states: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the state of the first token that is not padding. *Shape:* `(batch, hidden_size)`.
+
+    Raises:
+        ValueError: a mask that does not say which tokens are padding.
+    """
+    if states is None or mask is None:
+        return None if states is None else states[:, 0]
+    if mask.ndim != 2:
+        raise ValueError(
+            f"initial_state = 'encoder' takes the padding of the source as its mask, (batch, source_length), not the "
+            f"shape {tuple(mask.shape)}."
+        )
+    first = mask.long().argmax(dim=-1)
+    return states[torch.arange(len(states), device=states.device), first.to(states.device)]
 
 
 def pop_flags(kwargs: dict[str, Any], config: Any) -> bool:

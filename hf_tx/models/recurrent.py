@@ -23,6 +23,10 @@ class RecurrentMixer(nn.Module):
     Every document, or the real part of a row, is a sequence of its own for the kernel, so that neither padding nor
     another document reaches a state. A single step is written out here, and can be compiled; the kernels cannot.
 
+    The first state is zero, or with `initial_state="encoder"` that of Bahdanau et al., 2014, appendix A.2.2
+    (https://huggingface.co/papers/1409.0473), `tanh(W h)`: `h` is the encoder's state of the first token, where the
+    backward half of a recurrent encoder has read the whole source.
+
     Args:
         config: config of this layer.
         layer_idx: index of the layer, under which the cache keeps its state.
@@ -50,11 +54,15 @@ class RecurrentMixer(nn.Module):
             self.register_parameter(f"weight_hh_l0{suffix}", nn.Parameter(torch.empty(rows, self.size)))
             self.register_parameter(f"bias_ih_l0{suffix}", nn.Parameter(torch.empty(rows)))
             self.register_parameter(f"bias_hh_l0{suffix}", nn.Parameter(torch.empty(rows)))
+        self.start_proj = None
+        if is_causal and config.initial_state == "encoder":
+            sources = config.cross_attention_hidden_size or config.hidden_size
+            self.start_proj = nn.Linear(sources, self.states * self.size)
 
     def init_parameters(self) -> None:
-        """Draw all parameters uniformly within `1 / sqrt(size)`, as torch does."""
+        """Draw the parameters of the network uniformly within `1 / sqrt(size)`, as torch does."""
         bound = 1 / math.sqrt(self.size)
-        for parameter in self.parameters():
+        for parameter in self.parameters(recurse=False):
             init.uniform_(parameter, -bound, bound)
 
     # ---------------------------------------------------------------------------------------------------- kernels
@@ -76,7 +84,7 @@ class RecurrentMixer(nn.Module):
         """Run the kernel over rows, or over packed rows of `sizes`. State: `(directions, rows, states, size)`."""
         first = tuple(state[:, :, part].contiguous() for part in range(self.states))
         hidden = first if self.states > 1 else first[0]
-        weights = [parameter for name, parameter in self.named_parameters()]
+        weights = list(self.parameters(recurse=False))
         tail = (True, 1, 0.0, self.training, self.bidirectional)
         if sizes is None:
             outputs, *last = self.kernel()(inputs, hidden, weights, *tail, True)
@@ -120,7 +128,7 @@ class RecurrentMixer(nn.Module):
     def _step(
         self, hidden_states: torch.Tensor, segments: Segments, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        weights = dict(self.named_parameters())
+        weights = dict(self.named_parameters(recurse=False))
         before = state[0]
         if segments.document is not None:
             before = before * (segments.document == 0)[:, :, None].to(before.dtype)
@@ -131,12 +139,21 @@ class RecurrentMixer(nn.Module):
             after = torch.where(segments.real[:, :, None], after, state[0])
         return after[:, :1], after[None]
 
+    def _first_state(self, hidden_states: torch.Tensor, source_start: torch.Tensor | None) -> torch.Tensor:
+        """Return the state before the first token. *Shape:* `(directions, batch, states, size)`."""
+        batch = hidden_states.shape[0]
+        if self.start_proj is None:
+            return hidden_states.new_zeros(2 if self.bidirectional else 1, batch, self.states, self.size)
+        state = torch.tanh(self.start_proj(source_start))
+        return state.view(1, batch, self.states, self.size).to(hidden_states.dtype)
+
     def forward(
         self,
         hidden_states: torch.Tensor,
         attention_mask: Segments | None = None,
         cache: Cache | None = None,
         is_causal: bool | None = None,
+        source_start: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Run over the sequence.
@@ -146,6 +163,7 @@ class RecurrentMixer(nn.Module):
             attention_mask: padding and borders of documents, or None when there are none.
             cache: the states of earlier positions; updated in place.
             is_causal: must be the direction that the layer was built for.
+            source_start: what `initial_state="encoder"` makes the first state from. *Shape:* `(batch, source_size)`.
             **kwargs: what attention takes.
 
         Returns:
@@ -158,10 +176,10 @@ class RecurrentMixer(nn.Module):
         if is_causal is not None and is_causal == self.bidirectional:
             raise ValueError("a recurrent layer cannot change its direction: is_causal must be as it was built.")
         segments = attention_mask or Segments()
-        batch, length = hidden_states.shape[:2]
+        length = hidden_states.shape[1]
         stored = read_state(cache, self.layer_idx)
         if stored is None:
-            state = hidden_states.new_zeros(2 if self.bidirectional else 1, batch, self.states, self.size)
+            state = self._first_state(hidden_states, source_start)
         else:
             state = stored[None].to(hidden_states.dtype)
         if length == 1 and not self.bidirectional:
@@ -243,7 +261,15 @@ class GruMixer(RecurrentMixer):
 def _register(name: str, module: type[RecurrentMixer], options: type | None = None) -> None:
     MIXERS.register(
         name,
-        Mixer(module, RECURRENT_LAYER_TYPE, "linear", is_attention=False, options=options, compilable=False),
+        Mixer(
+            module,
+            RECURRENT_LAYER_TYPE,
+            "linear",
+            is_attention=False,
+            options=options,
+            compilable=False,
+            takes_start=True,
+        ),
     )
 
 

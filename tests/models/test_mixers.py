@@ -561,10 +561,12 @@ def test_classic_attention_to_the_encoder_is_what_its_paper_says(kind):
 
 
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
-@pytest.mark.parametrize("mixers", ["lstm", "full", "gated_delta,full"])
+@pytest.mark.parametrize("mixers", ["lstm", "full", "gated_delta,full", "rnn,full,gru"])
 def test_classic_seq2seq_generates_with_every_cache(mixers, kind):
     config = config_of("encoder_decoder", mixers=mixers, attn_implementation="sdpa")
     config.decoder.cross_mixer = kind
+    if MIXERS.get(config.decoder.mixers[0]).takes_start:
+        config.decoder.initial_state = "encoder"
     model = enlarge(hf_tx.TxEncoderDecoderForConditionalGeneration(config)).eval()
     source, mask = padded([tokens(9), tokens(5, seed=1)], "right")
     settings = dict(attention_mask=mask, max_new_tokens=6, do_sample=False, eos_token_id=None)
@@ -575,6 +577,67 @@ def test_classic_seq2seq_generates_with_every_cache(mixers, kind):
         assert torch.equal(static, expected)
     alone = model.generate(tokens(5, seed=1)[None], **{**settings, "attention_mask": None})
     assert torch.equal(alone[0], model.generate(source, **settings)[1])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("mixer", ["rnn", "lstm", "gru"])
+def test_the_first_state_is_a_map_of_the_encoders(mixer, side):
+    """In a model whose decoder reads one token, against torch's own module, with each source on its own."""
+    config = config_of("encoder_decoder", mixers=mixer, num_hidden_layers=1, ffn_type="none", norm_type="none")
+    config.decoder.initial_state, config.decoder.residual, config.decoder.num_hidden_layers = "encoder", False, 1
+    model = enlarge(hf_tx.TxEncoderDecoderModel(config)).eval()
+    layer = model.decoder.layers[0]
+    seen = []
+    layer.mixer.register_forward_hook(lambda module, args, outputs: seen.append(outputs[0]))
+    sources = [tokens(9), tokens(5, seed=1)]
+    batch, mask = padded(sources, side)
+    target = tokens(2, 4, seed=2)
+    with torch.no_grad():
+        model(batch, attention_mask=mask, decoder_input_ids=target)
+        size = layer.mixer.size
+        module = getattr(torch.nn, mixer.upper())(size, size, batch_first=True)
+        module.load_state_dict({k: v for k, v in layer.mixer.state_dict().items() if not k.startswith("start_proj")})
+        for row, source in enumerate(sources):
+            first = model.encoder(source[None]).last_hidden_state[0, 0]
+            start = torch.tanh(layer.mixer.start_proj(first)).view(-1, 1, 1, size)
+            embedded = model.decoder.embed_tokens(target[row : row + 1])
+            expected, _ = module(embedded, tuple(start) if mixer == "lstm" else start[0])
+            assert_close(seen[0][row], expected[0])
+
+
+def test_gradients_reach_the_encoder_through_the_first_state_also_when_recomputed():
+    gradients = []
+    for checkpointing in (False, dict(use_reentrant=False), dict(use_reentrant=True)):
+        config = config_of("encoder_decoder", mixers="lstm")
+        config.decoder.initial_state = "encoder"
+        model = enlarge(hf_tx.TxEncoderDecoderForConditionalGeneration(config)).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable(checkpointing)
+        for layer in model.model.decoder.layers:
+            layer.cross_mixer.o_proj.weight.data.zero_()
+        model(tokens(2, 7), labels=tokens(2, 5, seed=1)).loss.backward()
+        gradients.append({name: each.grad for name, each in model.model.encoder.layers.named_parameters()})
+    # The last layer's forward half has read one token there, so that its recurrent weights have no part.
+    assert all(grad.abs().max() > 0 for name, grad in gradients[0].items() if name != "1.mixer.weight_hh_l0")
+    for other in gradients[1:]:
+        for name, gradient in gradients[0].items():
+            assert_close(other[name], gradient)
+
+
+def test_a_first_state_from_nowhere_is_refused():
+    with pytest.raises(StrictDataclassError, match="initial_state = 'encoder': no layer has a state to start: the mixers are f"):
+        hf_tx.TxDecoderConfig(mixers="full", initial_state="encoder")
+    with pytest.raises(StrictDataclassError, match="initial_state = 'last': is unknown. Known: zero, encoder"):
+        hf_tx.TxDecoderConfig(mixers="gru", initial_state="last")
+    for changes in (dict(initial_state="encoder"), dict(cross_mixer="additive")):
+        with pytest.raises(ValueError, match="needs an encoder, and this decoder stands alone"):
+            hf_tx.TxDecoderForCausalLM(config_of("decoder", mixers="gru", **changes))
+    config = config_of("encoder_decoder", mixers="gru")
+    config.decoder.initial_state = "encoder"
+    model = hf_tx.TxEncoderDecoderModel(config)
+    mask = torch.ones(2, 1, 4, 7, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"initial_state = 'encoder' takes the padding .* not the shape \(2, 1, 4, 7\)"):
+        model.decoder(tokens(2, 4), encoder_hidden_states=torch.randn(2, 7, 24), encoder_attention_mask=mask)
 
 
 # ------------------------------------------------------------------------------------------------- once wrong
