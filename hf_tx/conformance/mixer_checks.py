@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The checks of a mixer, inside tiny stacks with large random weights, against its reference."""
 
+import copy
 import functools
 import tempfile
 from collections.abc import Callable
@@ -339,6 +340,33 @@ def large_norms(subject: MixerSubject) -> None:
             assert_finite(actual, f"{what}, states")
             for name, grad in gradients(model, actual).items():
                 assert_finite(grad, f"{what}, gradient of {name}")
+
+
+@MIXER_CHECKS.add
+def low_precision(subject: MixerSubject) -> None:
+    """In bfloat16, states and gradients are as near to float32 as those of the reference, but for a factor of two."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            half = subject.build(causal, setting).to(torch.bfloat16)
+            full = copy.deepcopy(half).float()
+            for length in (7, 66):
+                row = tokens(1, length)
+                with subject.by_reference(full), subject.by_reference(half):
+                    exact, rounded = _states_and_gradients(full, row), _states_and_gradients(half, row)
+                for name, one, other, true in zip(
+                    ("states", "gradients"), _states_and_gradients(half, row), rounded, exact, strict=True
+                ):
+                    own, allowed = (((each - true).norm() / true.norm()).item() for each in (one, other))
+                    what = f"{label(causal)}, setting {setting}, length {length}, {name}"
+                    expect(
+                        own <= 2 * allowed, f"{what}: off by {own:.1e} of their norm, the reference by {allowed:.1e}"
+                    )
+
+
+def _states_and_gradients(model: Any, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return both in float32, the gradients of all parameters as one vector."""
+    output = run(model, row)
+    return output.float(), torch.cat([grad.flatten().float() for grad in gradients(model, output).values()])
 
 
 @MIXER_CHECKS.add

@@ -236,6 +236,7 @@ MIXER_MUTANTS: dict[str, Callable[[], Any]] = {
     "generation": lambda: linear(lambda m, mixed, *_: mixed * _step_of_many(mixed)),
     "parameters_get_gradients": lambda: built(lambda module: setattr(module, "spare", nn.Linear(2, 2))),
     "large_norms": lambda: linear(lambda m, mixed, x, *_: mixed * one_unless_large(x)),
+    "low_precision": lambda: linear(lambda m, mixed, *_: mixed * (1.1 if mixed.dtype == torch.bfloat16 else 1.0)),
     "gradient_checkpointing": lambda: linear(
         lambda m, mixed, *_: mixed * (1.1 if m.training and _count(m) % 2 == 0 else 1.0)
     ),

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Collection
 
 import pytest
+import torch
 
 from hf_tx.conformance import (
     Check,
@@ -36,6 +37,17 @@ def _of_backend(name: str) -> list[Check]:
 @parametrize_with_checks([check for name in list(MIXERS) if "/" not in name for check in check_mixer(name)])
 def test_mixer(check: Callable[[], None]) -> None:
     check()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@parametrize_with_checks([check for name in list(MIXERS) if "/" not in name for check in check_mixer(name)])
+def test_mixer_on_a_gpu(check: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In half precision by the kernels of flash-linear-attention, where that is installed."""
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    with torch.device("cuda"):
+        check()
 
 
 @parametrize_with_checks([check for name in CROSS_MIXERS for check in check_cross_mixer(name)])

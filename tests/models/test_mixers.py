@@ -625,7 +625,9 @@ def test_gradients_reach_the_encoder_through_the_first_state_also_when_recompute
 
 
 def test_a_first_state_from_nowhere_is_refused():
-    with pytest.raises(StrictDataclassError, match="initial_state = 'encoder': no layer has a state to start: the mixers are f"):
+    with pytest.raises(
+        StrictDataclassError, match="initial_state = 'encoder': no layer has a state to start: the mixers are f"
+    ):
         hf_tx.TxDecoderConfig(mixers="full", initial_state="encoder")
     with pytest.raises(StrictDataclassError, match="initial_state = 'last': is unknown. Known: zero, encoder"):
         hf_tx.TxDecoderConfig(mixers="gru", initial_state="last")
@@ -636,7 +638,9 @@ def test_a_first_state_from_nowhere_is_refused():
     config.decoder.initial_state = "encoder"
     model = hf_tx.TxEncoderDecoderModel(config)
     mask = torch.ones(2, 1, 4, 7, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"initial_state = 'encoder' takes the padding .* not the shape \(2, 1, 4, 7\)"):
+    with pytest.raises(
+        ValueError, match=r"initial_state = 'encoder' takes the padding .* not the shape \(2, 1, 4, 7\)"
+    ):
         model.decoder(tokens(2, 4), encoder_hidden_states=torch.randn(2, 7, 24), encoder_attention_mask=mask)
 
 
