@@ -5,13 +5,17 @@ from .corpus import Document, encode_documents, read_documents, split_documents
 from .interruption import StopOnInterrupt
 from .recipes import RECIPES, Measurement, Recipe
 from .saving import check_checkpoint_folder, save_checkpoint
+from .trainer import NonFiniteLoss, TxSeq2SeqTrainer, TxTrainer
 
 __all__ = [
     "RECIPES",
     "Document",
     "Measurement",
+    "NonFiniteLoss",
     "Recipe",
     "StopOnInterrupt",
+    "TxSeq2SeqTrainer",
+    "TxTrainer",
     "check_checkpoint_folder",
     "encode_documents",
     "read_documents",

@@ -1,0 +1,130 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The library's trainers, made safe: whole checkpoints, a stop at the first loss that is no number, decay of matrices
+only."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import Seq2SeqTrainer, Trainer
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+
+#: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
+UNFINISHED = "_unfinished"
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss of a step is NaN or infinite. `step` and `batch`, the path of the saved batch, say where."""
+
+    def __init__(self, loss: float, step: int, batch: Path) -> None:
+        super().__init__(
+            f"the loss of step {step} is {loss}: training stops before the weights move. The batch is in {batch} "
+            "(safetensors.torch.load_file). Usual reasons are a learning rate that is too high, float16 without "
+            "loss scaling, and rows in which nothing is to be predicted."
+        )
+        self.step, self.batch = step, batch
+
+
+class _Safe(Trainer):
+    """What both trainers add."""
+
+    _stages = False
+
+    # ------------------------------------------------------------------------------------------------------- optimizer
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Return the names of what is decayed: matrices. The library goes by names, and so decays gains, gates and
+        sinks that are not called norm or bias."""
+        matrices = {name for name, parameter in model.named_parameters() if parameter.ndim > 1}
+        return [name for name in super().get_decay_parameter_names(model) if name in matrices]
+
+    # ------------------------------------------------------------------------------------------------------------ loss
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """Take the library's step.
+
+        Raises:
+            NonFiniteLoss: the loss is NaN or infinite. Its batch is saved, and the optimizer has not moved.
+        """
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not bool(torch.isfinite(loss)):
+            step = self.state.global_step + 1
+            folder = Path(str(self.args.output_dir), f"_nonfinite-step-{step}")  # not pushed either
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"batch-{self.args.process_index}.safetensors"
+            save_file({name: tensor.cpu().contiguous() for name, tensor in _tensors(inputs)}, path)
+            raise NonFiniteLoss(loss.item(), step, path)
+        return loss
+
+    # ---------------------------------------------------------------------------------------------------------- saving
+    def _get_output_dir(self, trial: Any) -> str:
+        folder = super()._get_output_dir(trial)
+        return os.path.join(folder, UNFINISHED) if self._stages else folder
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Push as the library does, which takes weights and config; the code that the config names goes along."""
+        if self._stages:
+            return
+        if self.is_world_process_zero():
+            for code in Path(checkpoint_folder).glob("*.py"):
+                shutil.copy(code, str(self.args.output_dir))
+        super()._push_from_checkpoint(checkpoint_folder)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Save as the library does, beside the checkpoints, and move the folder to them when it is whole."""
+        folder = Path(self._get_output_dir(trial))
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        staged, final = folder / UNFINISHED / name, folder / name
+        if self.args.should_save:
+            shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        self._stages = True
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self._stages = False
+        self.accelerator.wait_for_everyone()  # all processes have written their part
+        if self.args.should_save:
+            self._correct_best(folder, staged)
+            if final.exists():
+                final.rename(folder / UNFINISHED / "replaced")
+            staged.rename(final)
+            shutil.rmtree(folder / UNFINISHED)
+            best = self.state.best_model_checkpoint
+            rotate_checkpoints(str(folder), self.args.save_total_limit, best, use_mtime=True)
+        self.accelerator.wait_for_everyone()
+        if self.args.push_to_hub:
+            self._push_from_checkpoint(str(final))
+
+    def _correct_best(self, folder: Path, staged: Path) -> None:
+        """Say where the best checkpoint will be; it may be the one that is still staged."""
+        best = self.state.best_global_step
+        if not best:
+            return
+        name = f"{PREFIX_CHECKPOINT_DIR}-{best}"
+        if name == staged.name or (folder / name).exists():
+            self.state.best_model_checkpoint = str(folder / name)
+            self.state.save_to_json(str(staged / TRAINER_STATE_NAME))
+
+
+class TxTrainer(_Safe):
+    """The library's [`Trainer`] with
+
+    - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
+    - a stop at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
+    - weight decay of matrices only.
+
+    The arguments are those of [`Trainer`].
+    """
+
+
+class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
+    """The library's [`Seq2SeqTrainer`] with what [`TxTrainer`] adds. The arguments are those of
+    [`Seq2SeqTrainer`]."""
+
+
+def _tensors(inputs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    return [(name, value) for name, value in inputs.items() if isinstance(value, torch.Tensor)]
