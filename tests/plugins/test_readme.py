@@ -161,7 +161,6 @@ def test_the_document_shows_a_whole_distribution() -> None:
     assert "hf_tx" not in FILES["acme_tx.py"], "it does not import hf_tx"
 
 
-@pytest.mark.distributed
 def test_train_save_and_load(site: Path, tmp_path: Path) -> None:
     """Each step in a clean process: with hf_tx, without it, and without the plug-in."""
     ran(TRAIN, tmp_path, site)
@@ -175,7 +174,6 @@ def test_train_save_and_load(site: Path, tmp_path: Path) -> None:
     ran(WITHOUT_THE_PLUGIN, tmp_path)
 
 
-@pytest.mark.distributed
 def test_the_commands_of_the_document(site: Path, tmp_path: Path) -> None:
     """That of the three which does most; test_inspection.py runs all."""
     assert re.findall(r"^hf-tx (plugins \w+)", README, flags=re.MULTILINE) == [

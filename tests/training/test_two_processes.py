@@ -1,0 +1,37 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Two processes on the CPU: data parallel, fully sharded and tensor parallel training, against one process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training.two_processes import CHECKS
+
+pytestmark = pytest.mark.distributed
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """What became of each check, by process; all of them run in one start of the two."""
+    folder = tmp_path_factory.mktemp("two")
+    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run(
+        [*launch, str(HERE / "two_processes.py"), str(folder)],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return [json.loads((folder / f"results-{rank}.json").read_text("utf-8")) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_equals_one_process(name: str, results: list[dict[str, str]]) -> None:
+    for rank, result in enumerate(results):
+        assert result[name] == "ok", f"process {rank}:\n{result[name]}"
