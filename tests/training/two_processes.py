@@ -37,7 +37,7 @@ def _shared(folder: Path) -> Path:
     return folder
 
 
-# ------------------------------------------------------------------------------------------------------------------ DDP
+# ---------------------------------------------------------------------------------------------------- data parallel
 def _train(folder: Path, name: str) -> dict[str, torch.Tensor]:
     head = HEADS[name]
     model, data = head.model(), head.data([5] * 8)
@@ -114,7 +114,7 @@ def _full(tensor: Any) -> torch.Tensor:
 
 
 def shards(folder: Path, family: str, mixers: str, distributed: dict[str, Any]) -> None:
-    """A sharded model has the logits, the loss and the gradients of one process; and is saved and loaded as a whole."""
+    """A sharded model has the logits, loss and gradients of one process, and is saved and loaded as a whole."""
     kind = getattr(hf_tx, CLASSES[family])
     model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64))).eval()
     if dist.get_rank() == 0:
