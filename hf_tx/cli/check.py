@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""`hf-tx check`: runs the conformance kit."""
+"""`hf-tx check`: runs the conformance kit, or looks at what is about to be pushed."""
 
 import argparse
 import importlib
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-HELP = "Check a mixer, a cross mixer, a backend, a position scheme, or any model of transformers."
+HELP = "Check a mixer, a cross mixer, a backend, a position scheme, any model of transformers, or a repository."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model = kinds.add_parser("model", help="any model of tokens", parents=[common])
     model.add_argument("name", metavar="FOLDER_OR_CLASS", help="a folder, or module:Class, which gets a tiny config")
     model.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a folder")
+    repo = kinds.add_parser("repo", help="a folder that is to become a repository on the Hub")
+    repo.add_argument("name", metavar="FOLDER")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.kind == "repo":
+        return _check_repository(arguments.name)
     from ..conformance import run_checks
 
     checks = [check for check in _checks(arguments) if not (arguments.fast and check.slow)]
@@ -54,6 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
     print(f"{checks[0].subject}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts.get("failed") else 0
+
+
+def _check_repository(folder: str) -> int:
+    from ..hub import check_repository
+
+    problems = check_repository(folder)
+    print("\n".join(map(str, problems)) or f"{folder}: weights, code, card, secrets and pickles are right.")
+    return 1 if problems else 0
 
 
 def _expected(items: list[str]) -> dict[str, str]:
