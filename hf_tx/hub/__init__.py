@@ -1,7 +1,16 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a repository on the Hub must hold, and its way there."""
+"""Model cards, what a repository on the Hub must hold, and its way there."""
 
+from .cards import DataRecord, Result, RunRecord, write_card
 from .push import push_folder
 from .repository import Problem, check_repository
 
-__all__ = ["Problem", "check_repository", "push_folder"]
+__all__ = [
+    "DataRecord",
+    "Problem",
+    "Result",
+    "RunRecord",
+    "check_repository",
+    "push_folder",
+    "write_card",
+]

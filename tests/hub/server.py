@@ -126,7 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         repo = f"{asked.get('organization') or USER}/{asked['name']}"
         status = 409 if repo in self.hub.repositories else 200
         if status == 200:
-            made = self.hub.repositories[repo] = Repository(asked.get("private") or asked.get("visibility") == "private")
+            made = self.hub.repositories[repo] = Repository(
+                asked.get("private") or asked.get("visibility") == "private"
+            )
             made.commit("main", {".gitattributes": b""}, "initial commit")
         self._answer(status, {"url": f"{self.hub.endpoint}/{repo}", "name": repo, "id": repo})
 

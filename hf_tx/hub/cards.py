@@ -1,0 +1,189 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Model cards, written from what a run has recorded of itself: no number in a card is typed by hand."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from ..models.version import __version__
+
+TEMPLATE = Path(__file__).with_name("card_template.md")
+_RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured number.
+
+    Attributes:
+        metric: its name, as in `bits_per_byte` or `accuracy`.
+        value: the number.
+        dataset: what it was measured on.
+        split: which part of it.
+        command: what measures it again.
+        baseline: the same of `baseline_name`, where one was measured in the same run.
+        baseline_name: what the baseline is.
+    """
+
+    metric: str
+    value: float
+    dataset: str
+    split: str = "held-out"
+    command: str = ""
+    baseline: float | None = None
+    baseline_name: str = ""
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """What a model was trained or measured on.
+
+    Attributes:
+        name: of the data.
+        license: its licence, or what is known of it.
+        source: where it comes from.
+        size: in words: documents, bytes, rows.
+    """
+
+    name: str
+    license: str
+    source: str = ""
+    size: str = ""
+
+
+@dataclass
+class RunRecord:
+    """Everything that a card says, recorded by the run itself.
+
+    Attributes:
+        title: name of the model.
+        summary: what it is, in a sentence or two.
+        task: the Hub's name of the task, as in `text-generation`.
+        uses: what it is meant for.
+        limits: what it is not meant for, and what is known to be wrong.
+        language: codes of the languages.
+        license: of the weights.
+        base_model: what was fine-tuned, by name or folder.
+        model: class, parameters and the settings worth a line.
+        data: what it was trained and measured on.
+        training: settings of the training.
+        command: what trains it again.
+        results: what was measured.
+        seconds: how long the training took.
+        hardware: what it ran on.
+        versions: of the libraries.
+        plots: files in the folder, with what they show.
+    """
+
+    title: str
+    summary: str
+    task: str
+    command: str
+    model: dict[str, Any]
+    data: list[DataRecord]
+    training: dict[str, Any]
+    results: list[Result]
+    seconds: float
+    uses: list[str] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    language: list[str] = field(default_factory=lambda: ["en"])
+    license: str = "apache-2.0"
+    base_model: str | None = None
+    hardware: str = field(default_factory=lambda: hardware())
+    versions: dict[str, str] = field(default_factory=lambda: versions())
+    plots: dict[str, str] = field(default_factory=dict)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `run.json`."""
+        Path(folder, _RECORD).write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "RunRecord":
+        """Read `run.json`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it has a field that no record has, or lacks one.
+        """
+        path = Path(folder, _RECORD)
+        stored = json.loads(path.read_text("utf-8"))
+        unknown = stored.keys() - {each.name for each in fields(cls)}
+        if unknown:
+            raise ValueError(f"{path}: holds {', '.join(sorted(unknown))}, which no record has.")
+        try:
+            stored["data"] = [DataRecord(**each) for each in stored["data"]]
+            stored["results"] = [Result(**each) for each in stored["results"]]
+            return cls(**stored)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"{path}: is no record of a run: {error}.") from error
+
+
+def hardware() -> str:
+    """Say what this process computes on."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
+    return f"{os.cpu_count()} CPU cores ({platform.machine()}), {torch.get_num_threads()} threads of torch"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a run depends on."""
+    return {"hf_tx": __version__, **{name: version(name) for name in ("transformers", "torch", "tokenizers")}}
+
+
+def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
+    """Write the card of a model, `README.md`, and the record that it was made from, `run.json`.
+
+    Args:
+        folder: of the model.
+        record: of the run that made it.
+
+    Returns:
+        The path of the card.
+
+    Raises:
+        FileNotFoundError: a plot that the record names is not in the folder.
+    """
+    for plot in record.plots:
+        if not Path(folder, plot).is_file():
+            raise FileNotFoundError(f"{folder}: holds no {plot}, which the record of the run names.")
+    data = ModelCardData(
+        language=record.language,
+        license=record.license,
+        library_name="transformers",
+        pipeline_tag=record.task,
+        tags=["hf_tx"],
+        base_model=record.base_model,
+        metrics=list(dict.fromkeys(result.metric for result in record.results)) or None,
+        model_name=record.title,
+        eval_results=[
+            EvalResult(
+                task_type=record.task,
+                dataset_type=result.dataset.lower().replace(" ", "-"),
+                dataset_name=result.dataset,
+                dataset_split=result.split,
+                metric_type=result.metric,
+                metric_value=result.value,
+            )
+            for result in record.results
+        ]
+        or None,
+    )
+    card = ModelCard.from_template(data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=_format)
+    path = Path(folder, "README.md")
+    path.write_text(str(card), "utf-8")
+    record.save(folder)
+    return path
+
+
+def _format(value: Any) -> str:
+    """Write a number with the digits that say something, and with separators."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
