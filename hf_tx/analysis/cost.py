@@ -29,7 +29,8 @@ class Estimate:
     Operations are those of matrix products, convolutions and attention kernels; a multiplication and an addition are
     two. *Attention* stands for the products of activations with each other (scores, weighted sums of values, states),
     *the rest* for products with weights, projections of attention included. What a backend computes and masks away is
-    counted: with `eager` and `sdpa`, every query meets every key of its row, also in causal and sliding layers.
+    counted: with `eager` and `sdpa`, every query meets every key of its row, also in causal and sliding layers; with
+    `tiled` and `banded`, those of the blocks in which some pair is visible.
 
     Attributes:
         model_class: class that was counted.
@@ -98,7 +99,7 @@ def estimate(
 
     The model is built and run on tensors that have a shape but no memory; see `Estimate` for what is counted. Any
     model of the library that reads `input_ids` can be counted, in the class that its config names in `architectures`,
-    else as a language model.
+    else as a language model. Of a decoder that reads images or sounds too, a pass over text is counted.
 
     Args:
         config_or_model: a config, a model (its weights are left alone), a folder, a config.json or a name on the Hub.
@@ -107,14 +108,15 @@ def estimate(
         dtype: dtype of weights and cache, such as `torch.bfloat16`, "bfloat16" or "bf16". Default: the config's, or
             float32.
         attn_implementation: the backend to count. `eager` and `sdpa` differ in the backward pass only, in which sdpa's
-            kernels compute the scores again.
+            kernels compute the scores again. `tiled` and `banded` skip what no query sees. `flex_attention` is
+            refused: only its compiled kernels know what they skip.
 
     Returns:
         The costs.
 
     Raises:
-        ValueError: not a config, not a model of text, a size or a dtype that does not exist, a context longer than
-            the table of learned positions, or a model that cannot be run without data.
+        ValueError: not a config, not a model of text, `flex_attention`, a size or a dtype that does not exist, a
+            context longer than the table of learned positions, or a model that cannot be run without data.
         OSError: there is no such folder, file or name.
 
     Example:
@@ -134,6 +136,11 @@ def estimate(
     for name, value in (("context", context), ("batch", batch)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} = {value!r} must be an integer above 0.")
+    if attn_implementation == "flex_attention":
+        raise ValueError(
+            "attn_implementation='flex_attention' cannot be counted: which blocks it skips is known to its compiled "
+            "kernels only; count 'tiled', which skips the blocks in which no query sees a key, or 'eager'."
+        )
     model_class, config = _resolve(config_or_model)
     dtype = _dtype(dtype if dtype is not None else getattr(config, "dtype", None) or torch.float32)
     try:
@@ -150,6 +157,7 @@ def estimate(
         raise ValueError(
             f"{model_class.__name__} cannot be counted at context = {context}: running it without data failed with "
             f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            + ("" if attn_implementation == "eager" else "; try attn_implementation='eager'")
         ) from error
     return Estimate(
         model_class=model_class.__name__,
@@ -178,7 +186,7 @@ def _dtype(value: str | torch.dtype) -> torch.dtype:
 def _resolve(config_or_model: Any) -> tuple[type[PreTrainedModel], Any]:
     """Return the class and the config of what is to be counted."""
     if isinstance(config_or_model, PreTrainedModel):
-        return _readable(type(config_or_model)), config_or_model.config
+        return _readable(type(config_or_model), config_or_model.config), config_or_model.config
     if isinstance(config_or_model, (str, os.PathLike)):
         _check_path(config_or_model)
         config_or_model = AutoConfig.from_pretrained(config_or_model)
@@ -186,7 +194,7 @@ def _resolve(config_or_model: Any) -> tuple[type[PreTrainedModel], Any]:
         raise ValueError(
             f"{type(config_or_model).__name__} is neither a config nor a model of transformers, nor the name of one."
         )
-    return _readable(_class_of(config_or_model)), config_or_model
+    return _readable(_class_of(config_or_model), config_or_model), config_or_model
 
 
 def _check_path(name: str | os.PathLike) -> None:
@@ -210,8 +218,8 @@ def _class_of(config: Any) -> type[PreTrainedModel]:
         if isinstance(found, type) and issubclass(found, PreTrainedModel):
             return found
     language = ["AutoModelForCausalLM", "AutoModelForMaskedLM"]
-    if config.is_encoder_decoder:
-        language.insert(0, "AutoModelForSeq2SeqLM")
+    if config.is_encoder_decoder:  # in the other classes it would be its decoder alone
+        language = ["AutoModelForSeq2SeqLM"]
     elif not getattr(config, "is_decoder", False):
         language.reverse()  # an encoder that has a causal class too, such as BERT
     for name in (*language, "AutoModel"):
@@ -220,11 +228,17 @@ def _class_of(config: Any) -> type[PreTrainedModel]:
     raise ValueError(f"{type(config).__name__}: transformers has no model for it.")
 
 
-def _readable(model_class: type[PreTrainedModel]) -> type[PreTrainedModel]:
+def _readable(model_class: type[PreTrainedModel], config: Any) -> type[PreTrainedModel]:
     if model_class.main_input_name != "input_ids":
         raise ValueError(
             f"{model_class.__name__} reads {model_class.main_input_name!r}; only models that read 'input_ids' can be "
             "counted."
+        )
+    modalities = model_class.input_modalities
+    others = [name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text"]
+    if config.is_encoder_decoder and others:
+        raise ValueError(
+            f"{model_class.__name__} encodes {' and '.join(others)} too; only encoder-decoders of text can be counted."
         )
     return model_class
 

@@ -7,14 +7,19 @@ Tensors have a shape and a dtype but no memory, so that a model of any size and 
 import copy
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
+from transformers import masking_utils
 from transformers.modeling_utils import PreTrainedModel
+
+from ..backends import banded, tiled
+from ..backends.mask_rule import MaskRule
 
 
 class TooManyOperations(Exception):
@@ -44,10 +49,11 @@ class ProductCounter(TorchDispatchMode):
             flop_registry[aten._scaled_dot_product_flash_attention],
             flop_registry[aten._scaled_dot_product_flash_attention_backward],
         )
-        # Kernels of CPUs that torch has no formulas for.
+        # Kernels of CPUs, and products that are added in place, that torch has no formulas for.
         self.formulas = {
             aten._scaled_dot_product_flash_attention_for_cpu: flash,
             aten._scaled_dot_product_flash_attention_for_cpu_backward: flash_backward,
+            aten.baddbmm_: flop_registry[aten.baddbmm],
             aten.mkldnn_rnn_layer: _recurrent_flops,
             aten.mkldnn_rnn_layer_backward: lambda *args, **kwargs: 2 * _recurrent_flops(*args),
             **flop_registry,
@@ -139,7 +145,11 @@ class DataFreeModel:
 
     @contextmanager
     def _counting(self, most: float) -> Iterator[ProductCounter]:
-        with self._mode, ProductCounter(self._model, most) as counter:
+        # Without data the library cannot see that a row is one text, and would take it for packed documents.
+        one_text = patch.object(masking_utils, "find_packed_sequence_indices", lambda position_ids: None)
+        one_tile = patch.object(tiled._Tiles, "__iter__", _as_one_tile)
+        groups = patch.object(banded, "_groups", _for_real(banded._groups))
+        with one_text, one_tile, groups, self._mode, ProductCounter(self._model, most) as counter:
             yield counter
 
     def forward_flops(self, context: int, batch: int, most: float = math.inf) -> tuple[int, int]:
@@ -166,6 +176,27 @@ class DataFreeModel:
             (sum(_float_bytes(layer)), layer.sliding_window if getattr(layer, "is_sliding", False) else None)
             for layer in _layers(cache)
         ]
+
+
+def _for_real(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find out with real numbers what a mask alone decides."""
+
+    def with_numbers(*args: Any) -> Any:
+        with _disable_current_modes():
+            return function(*args)
+
+    return with_numbers
+
+
+def _as_one_tile(tiles: Any) -> Iterator[tuple[int, int, list[tuple[int, int, int, bool]]]]:
+    """Yield one tile of as many pairs as all tiles of `tiled` have, whose number would grow with the square of the
+    length."""
+    mask, (rows, columns) = tiles.plan.mask, (tiles.plan.rows, tiles.plan.columns)
+    pairs = tiles.queries * tiles.keys
+    if isinstance(mask, MaskRule):
+        mask._padding = None  # some models make a mask of ones, which has no data either
+        pairs = mask.cached(("pairs", rows, columns), lambda: _for_real(mask.pairs)(rows, columns))
+    yield 0, tiles.queries, [(0, 0, max(1, round(pairs / tiles.queries)), True)]
 
 
 def _layers(cache: Any) -> list[Any]:

@@ -2,11 +2,13 @@
 """Exact attention inside a band, in time and memory linear in the length: sliding, chunked, dilated, global and local.
 
 Queries go in blocks; a block sees its own keys and those within reach. The keys of all blocks are one strided view,
-nothing is copied for a block, and `scaled_dot_product_attention` computes the blocks as if they were heads. What it
-does not compute - softcaps, sinks, position biases, keys that everybody sees - is computed by tiles, and only inside
-the band.
+nothing is copied for a block, and `scaled_dot_product_attention` computes the blocks as if they were heads. Where keys
+outside of the band are visible too (global positions, random blocks), the keys of a block are gathered, the form of
+BigBird (Zaheer et al., 2020, https://huggingface.co/papers/2007.14062). What `scaled_dot_product_attention` does not
+compute - softcaps, sinks, position biases - is computed by tiles, and only where keys are visible.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.utils import logging
+from transformers.utils.import_utils import is_tracing
 
 from .mask_rule import MaskRule
 from .tiled import tiled_attention
@@ -23,6 +26,8 @@ logger = logging.get_logger(__name__)
 # Fewer queries than this make no block.
 _LEAST_ROWS = 16
 _MOST_ROWS = 256
+# And at most this many where a block gathers keys from outside of the band.
+_MOST_FAR_ROWS = 64
 
 
 def banded_attention(
@@ -67,7 +72,7 @@ def banded_attention(
             f"attn_implementation='banded': {type(module).__name__} has layers without a band, which are computed in "
             f"full by {'tiled' if needs_tiles else 'sdpa'!r}."
         )
-    if needs_tiles or (has_band and attention_mask.global_positions):
+    if needs_tiles or (has_band and attention_mask.has_far and is_tracing()):
         return tiled_attention(module, query, key, value, attention_mask, scaling, dropout, **extras, **kwargs)
     if not has_band:
         if isinstance(attention_mask, MaskRule):
@@ -91,13 +96,15 @@ def _attend(
     rows = min(max(_LEAST_ROWS, (reach + 1) // 2), _MOST_ROWS)
     kwargs: dict[str, Any] = dict(dropout_p=dropout, scale=scaling, enable_gqa=query.shape[1] != key.shape[1])
     low, high = 0, keys
-    if rule.shift is not None:
+    if rule.shift is not None and not rule.has_far:
         low, high = max(0, rule.shift - rule.left), min(keys, queries + rule.shift + rule.right)
     if rule.shift is None or queries <= rows or high - low <= rows + reach:
         name = (low, high, query.dtype, query.device)
         mask = rule.cached(name, lambda: _scores(_one_block(rule, low, high), query))
         mixed = scaled_dot_product_attention(query, key[:, :, low:high], value[:, :, low:high], mask, **kwargs)
         return mixed.transpose(1, 2).contiguous()
+    if rule.has_far:
+        return _attend_far(query, key, value, rule, min(rows, _MOST_FAR_ROWS), kwargs)
     blocks = -(-queries // rows)
     # Keys before the first and behind the last are zeros that no query sees.
     first, end = rule.shift - rule.left, blocks * rows + rule.shift + rule.right
@@ -112,6 +119,51 @@ def _attend(
         of_row = scaled_dot_product_attention(of_query, of_key, of_value, mask[idx % len(mask)][:, None], **kwargs)
         outputs.append(of_row.transpose(1, 2).flatten(0, 1)[:queries])
     return torch.stack(outputs) if len(outputs) > 1 else outputs[0][None]
+
+
+def _attend_far(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, rows: int, kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Attend inside a band and to what is visible outside of it. *Shape:* `(batch, queries, heads, value_dim)`."""
+    batch = len(query)
+    groups, order = rule.cached((rows, query.dtype, query.device), lambda: _groups(rule, rows, query))
+    mixed = []
+    for of_query, of_key, mask in groups:
+        # The blocks stand where the batch does.
+        q, k, v = (
+            states[:, :, indices].transpose(1, 2).flatten(0, 1)
+            for states, indices in ((query, of_query), (key, of_key), (value, of_key))
+        )
+        mask = mask.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
+        of_group = scaled_dot_product_attention(q, k, v, mask, **kwargs)
+        mixed.append(of_group.transpose(1, 2).reshape(batch, -1, *of_group.shape[1::2]))
+    return torch.cat(mixed, 1)[:, order]
+
+
+def _groups(rule: MaskRule, rows: int, query: torch.Tensor) -> tuple[list[tuple[torch.Tensor, ...]], torch.Tensor]:
+    """Group the blocks of queries that see about as many keys, within a factor of two.
+
+    Returns:
+        For every group the indices of its queries, *Shape:* `(blocks, rows)`, and of its keys, *Shape:* `(blocks,
+        columns)`, and what is added to the scores, *Shape:* `(batch or 1, blocks, rows, columns)`; and where each
+        query stands in the groups, *Shape:* `(queries,)`.
+    """
+    by_size: dict[int, list[tuple[int, Sequence[int]]]] = {}
+    for block, tiles in enumerate(rule.candidates(rows, rows)):
+        by_size.setdefault(len(tiles).bit_length(), []).append((block, tiles))
+    groups, places = [], []
+    for members in by_size.values():
+        most, none = max(len(tiles) for _, tiles in members), -(-rule.keys // rows)
+        blocks = torch.tensor([[block] for block, _ in members])
+        tiles_of = torch.tensor([[*tiles, *[none] * (most - len(tiles))] for _, tiles in members])
+        of_query = blocks * rows + torch.arange(rows)
+        of_key = (tiles_of[..., None] * rows + torch.arange(rows)).flatten(1)
+        mask = _scores(rule.visible(of_query, of_key), query)
+        places.append(of_query.flatten())
+        # What lies past the last one is not used, or hidden.
+        inside = (of_query.clamp(max=rule.queries - 1), of_key.clamp(max=rule.keys - 1))
+        groups.append((*(indices.to(query.device) for indices in inside), mask))
+    return groups, torch.cat(places).argsort()[: rule.queries].to(query.device)
 
 
 def _padded(states: torch.Tensor, before: int, behind: int) -> torch.Tensor:

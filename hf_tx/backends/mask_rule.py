@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The mask of the backends: the rule by which a query sees a key, evaluated where it is needed and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,6 @@ class MaskRule:
         shift: index of the key that stands where the first query stands, or None when it is known only to the device.
         left: a query at index `i` sees no key before `i + shift - left`; None: there is no such bound.
         right: and none after `i + shift + right`.
-        global_positions: positions in a document whose keys and queries are outside of these bounds.
     """
 
     # The library looks at a mask that it gets back, and passes one of four dimensions on.
@@ -62,12 +61,12 @@ class MaskRule:
     def _set_bounds(self) -> None:
         self.left: int | None = None
         self.right: int | None = None
-        self.global_positions: tuple[int, ...] = ()
         self._origin: torch.Tensor | None = None
+        self._far: Callable[[int], torch.Tensor] | None = None
         band: Any = getattr(self._arguments.get("config"), "band", None)
-        if hasattr(band, "global_positions"):  # a `Band`, of whatever copy of the code
+        if hasattr(band, "far"):  # a `Band`, of whatever copy of the code
             self.left, self.right = band.left, band.right
-            self.global_positions, self._origin = band.global_positions, band.origin
+            self._far, self._origin = band.far, band.origin
         elif self._is_pure or not (is_tracing() or _is_widened(self._function)):  # a graph cannot look into functions
             reach = self._arguments["local_size"]
             if self.is_bidirectional:
@@ -79,6 +78,11 @@ class MaskRule:
     def has_band(self) -> bool:
         """Whether both bounds exist."""
         return self.left is not None and self.right is not None
+
+    @property
+    def has_far(self) -> bool:
+        """Whether some pairs outside of the bounds are visible."""
+        return self._far is not None
 
     @property
     def _is_pure(self) -> bool:
@@ -153,39 +157,76 @@ class MaskRule:
         return self.cached((rows, columns), lambda: self._find_tiles(rows, columns))
 
     def _find_tiles(self, rows: int, columns: int) -> list[list[tuple[int, bool]]]:
-        count = -(-self.keys // columns)
         if self.shift is None or (is_tracing() and not self.is_plain):
-            return [[(column, False) for column in range(count)] for _ in range(0, self.queries, rows)]
+            every = range(-(-self.keys // columns))
+            return [[(column, False) for column in every] for _ in range(0, self.queries, rows)]
         found = []
+        for first, candidates in zip(range(0, self.queries, rows), self.candidates(rows, columns), strict=True):
+            if self.is_plain:
+                end = self.keys if self.right is None else first + self.shift + self.right + 1
+                found.append([(column, min((column + 1) * columns, self.keys) <= end) for column in candidates])
+            else:
+                found.append(self._evaluate(first, min(first + rows, self.queries), columns, candidates))
+        return found
+
+    def pairs(self, rows: int, columns: int) -> int:
+        """Count the pairs of a query and a key in these tiles, at the cost of the queries where the rule is plain."""
+        if self.shift is not None and self.is_plain:  # the tiles of a row end at the last, and leave none out
+            ends: Any = (
+                min((row[-1] + 1) * columns, self.keys) if row else 0 for row in self.candidates(rows, columns)
+            )
+        else:
+            tiles = self.tiles(rows, columns)
+            ends = (sum(min(columns, self.keys - at * columns) for at, _ in row) for row in tiles)
+        firsts = range(0, self.queries, rows)
+        return sum(min(rows, self.queries - first) * end for first, end in zip(firsts, ends, strict=True))
+
+    def candidates(self, rows: int, columns: int) -> Iterator[Sequence[int]]:
+        """Find the tiles of the mask in which a query may see a key, by the bounds and the exceptions from them alone.
+
+        Args:
+            rows: queries of a tile.
+            columns: keys of a tile.
+
+        Yields:
+            For every row of tiles, the numbers of the columns, in order.
+        """
+        assert self.shift is not None
+        count = -(-self.keys // columns)
         for first in range(0, self.queries, rows):
-            last = min(first + rows, self.queries) - 1
+            end = min(first + rows, self.queries)
             low, high = 0, count - 1
             if self.left is not None:
                 low = max(0, (first + self.shift - self.left) // columns)
             if self.right is not None:
-                high = min(count - 1, (last + self.shift + self.right) // columns)
-            if self.is_plain:
-                end = self.keys if self.right is None else first + self.shift + self.right + 1
-                ends = {column: min((column + 1) * columns, self.keys) for column in range(low, high + 1)}
-                found.append([(column, last_key <= end) for column, last_key in ends.items()])
-                continue
-            candidates = set(range(low, high + 1))
-            if self.global_positions:
-                candidates |= self._global_tiles(first, last + 1, columns, count)
-            found.append(self._evaluate(first, last + 1, columns, sorted(candidates)))
-        return found
+                high = min(count - 1, (end - 1 + self.shift + self.right) // columns)
+            near = range(low, high + 1)
+            yield near if self._far is None else sorted(self._far_tiles(first, end, columns).union(near))
 
-    def _global_tiles(self, first: int, end: int, columns: int, count: int) -> set[int]:
-        """Return the tiles that hold a global key of these queries, or all where a query is global itself."""
-        positions = torch.tensor(self.global_positions, device=self._device)
-        query = torch.arange(first, end, device=self._device) + self._query_offset
-        begin = query.new_zeros(1, 1) if self._origin is None else self._origin[:, first:end]
-        if bool(((query - begin)[..., None] == positions).any()):
-            return set(range(count))
-        tiles = (begin[..., None] + positions - self._key_offset) // columns
-        return {int(tile) for tile in tiles.unique().tolist() if 0 <= tile < count}
+    def _far_tiles(self, first: int, end: int, columns: int) -> set[int]:
+        """Return the tiles in which these queries may see a key outside of the bounds."""
+        far, begins, ends = self.cached("far", self._find_far)
+        query = torch.arange(first, end) + self._query_offset
+        tiles: set[int] = set()
+        for begin in begins[:, first:end].unique().tolist():
+            of_query = (query - begin)[(begins[:, first:end] == begin).any(0)]
+            meets = (far[:, 0] <= of_query[-1]) & (far[:, 1] >= of_query[0])
+            keys = (far[meets, 2:] + begin).clamp(max=ends[begin]) - self._key_offset
+            for start, last in (keys.clamp(0, self.keys - 1) // columns).unique(dim=0).tolist():
+                tiles.update(range(start, last + 1))
+        return tiles
 
-    def _evaluate(self, first: int, end: int, columns: int, candidates: list[int]) -> list[tuple[int, bool]]:
+    def _find_far(self) -> tuple[torch.Tensor, torch.Tensor, dict[int, int]]:
+        """Return the rectangles of the exceptions, the begin of the document of every query, *Shape:* `(batch or 1,
+        queries)`, and by the begin of a document the last of its queries."""
+        assert self._far is not None
+        query = torch.arange(self.queries) + self._query_offset
+        begins = torch.zeros_like(query)[None] if self._origin is None else self._origin.cpu()
+        known, number = begins.unique(return_inverse=True)
+        last = torch.zeros_like(known).scatter_reduce(0, number.flatten(), query.repeat(len(begins)), "amax")
+        return self._far(self._key_offset + self.keys), begins, dict(zip(known.tolist(), last.tolist(), strict=True))
+
+    def _evaluate(self, first: int, end: int, columns: int, candidates: Sequence[int]) -> list[tuple[int, bool]]:
         if not candidates:
             return []
         tiles = torch.tensor(candidates)[:, None] * columns + torch.arange(columns)

@@ -19,16 +19,17 @@ class Band:
     Attributes:
         left: a query at index `i` sees no key before `i - left`,
         right: and none after `i + right`,
-        global_positions: except the keys at these positions of its document; and the queries at these positions may
-            see any key of it.
         origin: index of the key at which the document of each query begins, or None when all begin at 0. *Shape:*
             `(batch, queries)`, int64.
+        far: the exceptions, or None. `far(length)` returns rectangles of a document of at most that many tokens in
+            which a query may see a key outside of these bounds: first and last query, first and last key, counted
+            from the first token of the document. *Shape:* `(rectangles, 4)`, int64.
     """
 
     left: int
     right: int
-    global_positions: tuple[int, ...] = ()
     origin: torch.Tensor | None = None
+    far: Callable[[int], torch.Tensor] | None = None
 
 
 @dataclass(frozen=True)

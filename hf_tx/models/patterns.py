@@ -5,6 +5,7 @@ Indices count all tokens of a row, pads included, from the first token of the qu
 or after a text and packing change nothing.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,17 +107,36 @@ class GlobalLocalOptions:
         check_integer(self, "seed", 0)
 
 
+def _draw(options: GlobalLocalOptions, block: Any, draw: int) -> Any:
+    """Return the earlier block that `block` draws: by a hash, so that it depends on nothing else. Block 0 gets 0."""
+    # Multiplicative hashing by large odd numbers, in 31 bits.
+    mixed = (block * 2654435761 + (draw + 1) * 2246822519 + options.seed * 3266489917) & 0x7FFFFFFF
+    mixed = ((mixed ^ (mixed >> 15)) * 668265263) & 0x7FFFFFFF
+    mixed = mixed ^ (mixed >> 13)
+    return mixed % (block | (block <= 0))  # `x | (x == 0)` is x, and 1 where there is no earlier block
+
+
 def _drawn(options: GlobalLocalOptions, block: Any, other: Any) -> Any:
-    """Whether `block` has drawn the earlier block `other`: by a hash, so that it depends on the two alone."""
+    """Whether `block` has drawn the earlier block `other`."""
     found = other < 0  # False where it matters
     for draw in range(options.random_blocks):
-        # Multiplicative hashing by large odd numbers, in 31 bits.
-        mixed = (block * 2654435761 + (draw + 1) * 2246822519 + options.seed * 3266489917) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 15)) * 668265263) & 0x7FFFFFFF
-        mixed = mixed ^ (mixed >> 13)
-        # `x | (x == 0)` is x, and 1 where there is no earlier block
-        found = found | (mixed % (block | (block <= 0)) == other)
+        found = found | (_draw(options, block, draw) == other)
     return found & (other >= 0) & (other < block)
+
+
+def _far(options: GlobalLocalOptions, is_causal: bool, length: int) -> torch.Tensor:
+    """Return the global positions and the random blocks as the rectangles of [`Band`]."""
+    position = torch.tensor([item for item in options.global_positions if item < length], dtype=torch.long)
+    first, last = torch.zeros_like(position), torch.full_like(position, length - 1)
+    found = [(position, position, first, last), (first, last, position, position)]
+    size = options.block_size
+    block = torch.arange(1, -(-length // size))
+    for draw in range(options.random_blocks):
+        start, of_other = block * size, _draw(options, block, draw) * size
+        found.append((start, start + size - 1, of_other, of_other + size - 1))
+        if not is_causal:
+            found.append((of_other, of_other + size - 1, start, start + size - 1))
+    return torch.cat([torch.stack(ends, -1) for ends in found])
 
 
 def global_local(
@@ -146,8 +166,8 @@ def global_local(
                 seen = seen | _drawn(options, key, query)
         return seen
 
-    band = Band(reach, 0 if is_causal else reach, positions, origin)
-    return Pattern(rule, None if options.random_blocks else band)
+    far = functools.partial(_far, options, is_causal) if positions or options.random_blocks else None
+    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far))
 
 
 MIXERS.register(

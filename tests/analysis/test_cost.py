@@ -7,8 +7,7 @@ import pytest
 import tiny_models
 import torch
 import transformers
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 import hf_tx
@@ -56,11 +55,19 @@ def measure(model, context, batch, attn_implementation="eager"):
     inputs = {"input_ids": tokens}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
-    # torch has no formula for the LSTM of mkldnn, nor for the attention kernel of CPUs.
-    with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
-        with FlopCounterMode(display=False) as forward:
+    # torch has no formula for the LSTM of mkldnn, for the attention kernel of CPUs, and for products added in place.
+    aten = torch.ops.aten
+    formulas = {
+        aten.baddbmm_: lambda total, a, b, **_: 2 * a.numel() * b[2],
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+            lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)
+        ),
+    }
+    with torch.backends.mkldnn.flags(enabled=False):
+        with FlopCounterMode(display=False, custom_mapping=formulas) as forward:
             outputs = model(**inputs)
-        with FlopCounterMode(display=False) as backward:
+        with FlopCounterMode(display=False, custom_mapping=formulas) as backward:
             outputs[0].sum().backward()
     cache = outputs["cache"] if "cache" in outputs else outputs.get("past_key_values", outputs.get("cache_params"))
     return forward.get_total_flops(), backward.get_total_flops(), cache_bytes(cache)
@@ -134,6 +141,47 @@ def test_backends_count_the_same_pairs(name, backend):
     eager = estimate(model, context=40)
     assert (costs.forward_flops, costs.attention_flops) == (eager.forward_flops, eager.attention_flops)
     assert costs.backward_flops == eager.backward_flops + (backend == "sdpa") * eager.attention_flops // 2
+
+
+# Contexts of several blocks, the last of them not whole.
+BLOCKS = [
+    *(pytest.param(name, {}, "tiled", id=f"{name}-tiled") for name in ("llama", "gemma2", "bert", "t5", "bart")),
+    *(pytest.param("mistral", {}, backend, id=f"mistral-{backend}") for backend in ("tiled", "banded")),
+    *(
+        pytest.param(family, dict(mixers=mixer, position_type=position), backend, id=f"{family}-{mixer}-{backend}")
+        for family, mixer, position, backend in (
+            ("decoder", "chunked", "rope", "tiled"),
+            ("encoder", "dilated", "relative", "tiled"),
+            ("decoder", "global_local", "alibi", "banded"),
+            ("encoder", "global_local", "rope", "banded"),
+            ("encoder_decoder", "sliding", "rope", "tiled"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "backend"), BLOCKS)
+def test_blocks_that_are_skipped_are_not_counted(name, settings, backend):
+    if name in LIBRARY:
+        model = build(name)
+    else:
+        window = {"sliding_window": 20} if settings["mixers"] != "chunked" else {}
+        model = tiny_models.build(name, head="lm", **settings, **window)
+    forward, backward, _ = measure(model, 300, 2, backend)
+    costs = estimate(model, context=300, batch=2, attn_implementation=backend)
+    assert_within(costs.forward_flops, forward, 0.01)
+    assert_within(costs.backward_flops, backward, 0.01)
+    assert costs.attention_flops < estimate(model, context=300, batch=2).attention_flops
+
+
+def test_tiles_of_a_context_of_any_length():
+    """A causal mask hides half of the pairs of a long text, and a window all but two tiles."""
+    sizes = dict(SHARED, num_hidden_layers=1)
+    for kind, pairs in ((transformers.LlamaConfig, 2**16 / 2), (transformers.MistralConfig, 2 * 256)):
+        config = kind(**sizes, sliding_window=64) if kind is transformers.MistralConfig else kind(**sizes)
+        costs = estimate(config, context=2**16, attn_implementation="tiled")
+        assert costs.measured_context == 2**16
+        assert_within(costs.attention_flops, 2 * 2 * 2**16 * pairs * 64, 0.01)
 
 
 def test_parts_by_hand():
@@ -251,6 +299,7 @@ def test_dtypes(dtype):
         ({"dtype": "int8"}, "dtype = 'int8'"),
         ({"context": 65}, "context = 65 is longer than the table of 64 positions"),
         ({"attn_implementation": "nope"}, "nope"),
+        ({"attn_implementation": "flex_attention"}, "'flex_attention' cannot be counted: .*; count 'tiled'"),
     ],
 )
 def test_refusals(wrong, message):
@@ -263,3 +312,7 @@ def test_what_is_not_understood():
         estimate({"hidden_size": 8}, context=16)
     with pytest.raises(ValueError, match="ViT.* reads 'pixel_values'"):
         estimate(transformers.ViTConfig(), context=16)
+    with pytest.raises(ValueError, match="WhisperModel reads 'input_features'"):
+        estimate(transformers.WhisperConfig(), context=16)
+    with pytest.raises(ValueError, match="Florence2Model encodes image too; only encoder-decoders of text"):
+        estimate(transformers.Florence2Config(), context=16)

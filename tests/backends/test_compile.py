@@ -20,6 +20,7 @@ def _fresh(monkeypatch):
 CASES = [
     ("tiled", dict(mixers="full", position_type="relative", attn_logit_softcapping=1.5)),
     ("banded", dict(mixers="sliding", sliding_window=4)),
+    ("banded", dict(mixers="global_local", sliding_window=3, mixer_options={"global_local": {"random_blocks": 1}})),
     ("banded", dict(mixers="chunked", mixer_options={"chunked": {"chunk_size": 5}}, attention_sinks=True)),
 ]
 

@@ -21,6 +21,7 @@ from transformers.masking_utils import (
 from hf_tx.backends import banded_attention, mask_rule, tiled_attention
 from hf_tx.models.attention import eager_attention_forward
 from hf_tx.models.mixer import Band
+from hf_tx.models.patterns import GlobalLocalOptions, global_local
 
 BATCH, HEADS, SIZE = 2, 4, 8
 FUNCTIONS = {"tiled": tiled_attention, "banded": banded_attention}
@@ -32,6 +33,18 @@ def document_rule(b, h, q, kv):
 
 def global_rule(b, h, q, kv):
     return ((q - kv).abs() <= 3) | (kv == 2) | (q == 2)
+
+
+def random_blocks(is_causal):
+    options = GlobalLocalOptions(global_positions=[2], random_blocks=1, block_size=4, seed=5)
+    pattern = global_local(options, 3, is_causal, None, 0)
+    base, name = (
+        (causal_mask_function, "allow_is_causal_skip")
+        if is_causal
+        else (bidirectional_mask_function, "allow_is_bidirectional_skip")
+    )
+    said = {name: False, "use_vmap": True, "config": types.SimpleNamespace(band=pattern.band)}
+    return and_masks(base, pattern.rule), said
 
 
 #: Name: (rule, what the library says of it).
@@ -59,9 +72,13 @@ RULES = {
         dict(
             allow_is_bidirectional_skip=False,
             use_vmap=True,
-            config=types.SimpleNamespace(band=Band(3, 3, (2,), None)),
+            config=types.SimpleNamespace(
+                band=Band(3, 3, far=lambda length: torch.tensor([[2, 2, 0, length], [0, length, 2, 2]]))
+            ),
         ),
     ),
+    "random blocks": random_blocks(True),
+    "random blocks of both sides": random_blocks(False),
 }
 KINDS = ("plain", "softcap", "bias", "distance", "sinks", "all")
 
@@ -130,7 +147,9 @@ def test_equals_attention_written_out(backend, rule, kind, padded):
 
 @pytest.mark.parametrize("backend", FUNCTIONS)
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 23), (2, 23), (11, 23), (15, 15), (16, 16), (5, 40)])
-@pytest.mark.parametrize(("rule", "kind"), [("causal", "distance"), ("window", "plain"), ("window", "all")])
+@pytest.mark.parametrize(
+    ("rule", "kind"), [("causal", "distance"), ("window", "plain"), ("window", "all"), ("random blocks", "plain")]
+)
 def test_any_length_and_a_past(backend, queries, keys, rule, kind):
     compare(backend, rule, kind, queries, keys)
 
@@ -273,12 +292,13 @@ class _Largest(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("backend", "rule", "kind"),
     [("tiled", "causal", "distance"), ("tiled", "documents", "all"), ("banded", "window", "plain")]
-    + [("banded", "window", "all"), ("banded", "documents by vmap", "plain"), ("banded", "global", "plain")],
+    + [("banded", "window", "all"), ("banded", "documents by vmap", "plain"), ("banded", "global", "plain")]
+    + [("banded", "random blocks of both sides", "plain")],
 )
 def test_nothing_grows_with_the_square_of_the_length(backend, rule, kind):
     function, said = RULES[rule]
-    sizes = []
-    for length in (200, 400):
+    sizes, first = [], 400 if rule.startswith("random") else 200  # how often a block is drawn evens out
+    for length in (first, 2 * first):
         largest, tensors = _Largest(), inputs_of(kind, length, length)
         with largest:
             padding = torch.ones(BATCH, length, dtype=torch.bool)

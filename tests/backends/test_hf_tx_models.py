@@ -4,6 +4,8 @@
 import pytest
 import torch
 from tiny_models import FAMILIES, assert_close, build, config_of, padded, pairwise, states, tokens
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import StaticCache
 
 from hf_tx.models import backend_rules
@@ -15,7 +17,10 @@ MIXERS_OF_ATTENTION = {
     "sliding": dict(sliding_window=4),
     "chunked": dict(mixer_options={"chunked": {"chunk_size": 5}}),
     "dilated": dict(sliding_window=3, mixer_options={"dilated": {"dilation": 2}}),
-    "global_local": dict(sliding_window=3, mixer_options={"global_local": {"global_positions": [0, 6]}}),
+    "global_local": dict(
+        sliding_window=3,
+        mixer_options={"global_local": {"global_positions": [0, 6], "random_blocks": 1, "block_size": 2}},
+    ),
     "sliding,full": dict(sliding_window=4),
     "global_local,lstm": dict(
         sliding_window=2, position_type="none", mixer_options={"global_local": {"global_positions": [0]}}
@@ -159,13 +164,21 @@ def test_banded_refuses_a_stack_without_a_band(family):
         model.set_attn_implementation("banded")
 
 
-def test_random_blocks_are_no_band():
-    options = {"global_local": {"random_blocks": 1}}
-    with pytest.raises(ValueError, match=r"cannot compute layer 0 \('global_local'\): it computes bands"):
-        build("decoder", "banded", mixers="global_local", sliding_window=2, mixer_options=options)
-    assert (
-        refusal(config_of("decoder", mixers="global_local", sliding_window=2, mixer_options=options), "tiled") is None
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+@pytest.mark.parametrize("feature", ["plain", "softcap"])
+def test_global_positions_and_random_blocks_cost_by_the_length(family, feature):
+    """Operations of a forward and backward pass; if every query met every key, there would be tenfold at least."""
+    options = dict(global_positions=[0, 9], random_blocks=2, block_size=32)
+    settings = dict(
+        mixers="global_local", sliding_window=32, mixer_options={"global_local": options}, num_hidden_layers=1
     )
+    model = build(family, "banded", **settings, **FEATURES[feature])
+    counts = []
+    for length in (1000, 4000):
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # the only one with formulas
+            model(input_ids=tokens(1, length)).last_hidden_state.sum().backward()
+        counts.append(counter.get_total_flops())
+    assert counts[1] <= 4.5 * counts[0]
 
 
 @pytest.mark.parametrize("mixer", ["chunked", "dilated", "global_local"])
