@@ -86,10 +86,12 @@ def attention(
     size, groups = config.head_dim, config.num_attention_heads // config.num_key_value_heads
     crosses = source is not None
     source = x if source is None else source
-    queries = linear(x, weights, "q_proj").unflatten(-1, (-1, size))
-    keys = linear(source, weights, "k_proj").unflatten(-1, (-1, size))
+    queries, keys = linear(x, weights, "q_proj"), linear(source, weights, "k_proj")
     values = linear(source, weights, "v_proj").unflatten(-1, (-1, size))
-    if config.qk_norm:
+    if config.qk_norm and config.qk_norm_scope == "all":
+        queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
+    queries, keys = queries.unflatten(-1, (-1, size)), keys.unflatten(-1, (-1, size))
+    if config.qk_norm and config.qk_norm_scope != "all":
         queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
     if config.position_type == "rope" and not crosses:
         queries = torch.stack([rotate(config, query, i) for i, query in enumerate(queries)])
@@ -141,6 +143,8 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
             x = x + factor * step(norm(x, config, weights, f"{name}_norm"))
         elif place == "post":
             x = norm(x + factor * step(x), config, weights, f"{name}_norm")
+        elif place == "residual_post":
+            x = x + factor * norm(step(x), config, weights, f"{name}_post_norm")
         elif place == "sandwich":
             inner = step(norm(x, config, weights, f"{name}_norm"))
             x = x + factor * norm(inner, config, weights, f"{name}_post_norm")

@@ -32,7 +32,7 @@ SIZES = dict(
     relative_attention_max_distance=10,
 )
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
-PLACES = ("pre", "post", "sandwich")
+PLACES = ("pre", "post", "residual_post", "sandwich")
 BACKENDS = ("eager", "sdpa", "flex_attention")
 FAMILIES = ("decoder", "encoder", "encoder_decoder")
 #: Window of the sliding layers: shorter than the texts of the tests.

@@ -58,7 +58,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         attn_logit_softcapping: bounds the scores smoothly at this value.
         attention_sinks: every head has a learned logit that takes part in the softmax and has no value, so that a
             query may attend to nothing (GPT-OSS).
-        qk_norm: normalise queries and keys of every head.
+        qk_norm: normalise queries and keys.
+        qk_norm_scope: what that norm is of: each `head`, with one weight for all; the `heads`, each with a weight of
+            its own and no bias (Cohere, StableLM); or `all` heads together (OLMo 2).
         position_type: `none`, `sinusoidal`, `learned`, `relative` (T5), `alibi` or `rope`; the last three act on
             attention only. Default: `rope` when a layer is attention, else `none`.
         rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
@@ -72,7 +74,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         embedding_norm: normalise the embeddings.
         embedding_scale: factor of the token embeddings.
         norm_type: `layernorm`, `rmsnorm` or `none`.
-        norm_position: `pre`, `post` or `sandwich`.
+        norm_position: `pre`, `post`, `residual_post` (OLMo 2, Swin v2) or `sandwich`; see [`TxBlock`].
         norm_eps: added to the variance.
         norm_bias: whether `layernorm` has a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
@@ -126,6 +128,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     attn_logit_softcapping: int | float | None = None
     attention_sinks: bool = False
     qk_norm: bool = False
+    qk_norm_scope: str = "head"
     position_type: str | None = None
     # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
@@ -334,9 +337,14 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         plan = {"embed_tokens": "embedding_rowwise"}
         # The library knows layers apart by their names only, and what is no attention runs whole on every device.
         if all(MIXERS.get(name).is_attention for name in self.mixers):
+            # Every device has all heads where a norm does not treat them alike.
+            whole = self.qk_norm_scope != "head"
             for name in ("q_proj", "k_proj", "v_proj"):
-                plan[f"layers.*.mixer.{name}"] = "colwise"
-            plan["layers.*.mixer.o_proj"] = "rowwise"
+                plan[f"layers.*.mixer.{name}"] = "colwise_gather_output" if whole else "colwise"
+            plan["layers.*.mixer.o_proj"] = "rowwise_split_input" if whole else "rowwise"
+            if self.qk_norm and not whole:
+                for name in ("q_norm", "k_norm"):
+                    plan[f"layers.*.mixer.{name}"] = "replicated_with_grad_allreduce"
         feed_forwards = {self.layer_config(idx).ffn_type for idx in range(self.num_hidden_layers)}
         if "glu" in feed_forwards:
             plan["layers.*.mlp.gate_proj"] = "colwise"

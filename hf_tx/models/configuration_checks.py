@@ -125,7 +125,13 @@ def check_layer(config: Any, mixer: str) -> None:
 def check_blocks(config: Any) -> None:
     NORMS.get(config.norm_type)
     place = config.norm_position
-    require_known("norm_position", place, ("pre", "post", "sandwich"))
+    require_known("norm_position", place, ("pre", "post", "residual_post", "sandwich"))
+    scope = config.qk_norm_scope
+    require_known("qk_norm_scope", scope, ("head", "heads", "all"))
+    require(config.qk_norm or scope == "head", "qk_norm_scope", scope, "needs qk_norm = True")
+    if scope == "heads":
+        rule = f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}"
+        require(config.norm_type in ("layernorm", "rmsnorm"), "qk_norm_scope", scope, rule)
     if config.norm_unit_offset:
         require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
     if not config.residual:

@@ -127,7 +127,6 @@ REFUSALS = [
     ("opt", dict(layerdrop=0.1), "layerdrop = 0.1"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
-    ("cohere", dict(use_qk_norm=True), "use_qk_norm = True"),
     ("stablelm", dict(qk_layernorm=True), "qk_layernorm = True"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from tiny_models import TOKENS, build
+from tiny_models import PLACES, TOKENS, build
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
 
@@ -79,6 +79,7 @@ ROUND_TRIPS: dict[str, tuple[str, dict[str, Any]]] = {
             attention_scale=0.25,
             attn_logit_softcapping=30.0,
             qk_norm=True,
+            qk_norm_scope="heads",
             rope_interleaved=True,
             type_vocab_size=2,
             embedding_norm=True,
@@ -355,7 +356,8 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # names
     (dict(position_type="roep"), ("position_type", "'roep'", "Did you mean 'rope'", *POSITIONS)),
     (dict(norm_type="rms"), ("norm_type", "'rms'", "Did you mean 'rmsnorm'", *NORMS)),
-    (dict(norm_position="per"), ("norm_position = 'per'", "Did you mean 'pre'", "pre", "post", "sandwich")),
+    (dict(norm_position="per"), ("norm_position = 'per'", "Did you mean 'pre'", *PLACES)),
+    (dict(qk_norm=True, qk_norm_scope="al"), ("qk_norm_scope = 'al'", "Did you mean 'all'", "head, heads, all")),
     (dict(hidden_act="gelo"), ("hidden_act = 'gelo'", "Did you mean 'gelu'", *ACT2FN)),
     (dict(ffn_type="swiglu"), ("ffn_type", "'swiglu'", *FEED_FORWARDS)),
     (dict(problem_type="single_label_classification", num_labels=1), ("problem_type", "num_labels")),
@@ -366,6 +368,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(position_offset=2), ("position_offset = 2", "learned")),
     (dict(position_type="learned", position_offset=-1), ("position_offset = -1", "below 0")),
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
+    (dict(qk_norm_scope="all"), ("qk_norm_scope = 'all'", "qk_norm = True")),
     (dict(parallel_shared_norm=True), ("parallel_shared_norm = True", "parallel_residual")),
     (dict(norm_unit_offset=True, norm_type="layernorm"), ("norm_unit_offset = True", "rmsnorm")),
     (dict(position_type="relative", relative_attention_num_buckets=6), ("relative_attention_num_buckets = 6", "4")),
@@ -762,9 +765,10 @@ def test_defaults_follow_other_fields() -> None:
     config = make("decoder", num_attention_heads=4)
     assert (config.num_key_value_heads, config.head_dim, config.intermediate_size) == (4, 4, 64)
     assert make("decoder", attention_bias=True).attention_out_bias is True
-    assert [make("decoder", norm_position=place).final_norm for place in ("pre", "post", "sandwich")] == [
+    assert [make("decoder", norm_position=place).final_norm for place in PLACES] == [
         True,
         False,
+        True,
         True,
     ]
     assert make("decoder", norm_position="post", final_norm=True).final_norm is True
@@ -800,6 +804,23 @@ def test_a_default_config_has_what_clients_read(family: str, caplog: pytest.LogC
     for name in ("num_key_value_heads", "head_dim", "max_position_embeddings", "layer_types", "sliding_window"):
         getattr(text, name)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("settings", "queries", "norm", "out"),
+    [
+        ({}, "colwise", None, "rowwise"),
+        (dict(qk_norm=True), "colwise", "replicated_with_grad_allreduce", "rowwise"),
+        (dict(qk_norm=True, qk_norm_scope="heads"), "colwise_gather_output", None, "rowwise_split_input"),
+        (dict(qk_norm=True, qk_norm_scope="all"), "colwise_gather_output", None, "rowwise_split_input"),
+    ],
+    ids=["none", "head", "heads", "all"],
+)
+def test_heads_are_sharded_unless_their_norm_needs_them_all(
+    settings: dict[str, Any], queries: str, norm: str | None, out: str
+) -> None:
+    plan = make("decoder", **settings).base_model_tp_plan
+    assert [plan.get(f"layers.*.mixer.{name}") for name in ("q_proj", "k_norm", "o_proj")] == [queries, norm, out]
 
 
 def test_parts_of_layers_follow_their_own_config(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def test_states_and_gradients_equal_the_reference(family, position_type, norm_po
 FEATURES = {
     "qk_norm": dict(qk_norm=True),
     "qk_norm_layernorm": dict(qk_norm=True, norm_type="layernorm", position_type="alibi"),
+    **{
+        f"qk_norm_{scope}_{kind}": dict(qk_norm=True, qk_norm_scope=scope, norm_type=kind)
+        for scope in ("heads", "all")
+        for kind in ("layernorm", "rmsnorm")
+    },
+    "qk_norm_heads_unit_offset": dict(qk_norm=True, qk_norm_scope="heads", norm_unit_offset=True, norm_type="rmsnorm"),
     "attention_scale": dict(attention_scale=0.9),
     "softcap": dict(attn_logit_softcapping=1.5),
     "softcap_and_bias": dict(attn_logit_softcapping=1.5, position_type="relative"),
@@ -86,6 +92,7 @@ FEATURES = {
     "parallel_without_ffn": dict(parallel_residual=True, ffn_type="none"),
     "residual_multiplier": dict(residual_multiplier=0.4),
     "residual_multiplier_post": dict(residual_multiplier=0.4, norm_position="post"),
+    "residual_multiplier_residual_post": dict(residual_multiplier=0.4, norm_position="residual_post"),
     "residual_multiplier_sandwich": dict(residual_multiplier=0.4, norm_position="sandwich"),
     "residual_multiplier_parallel": dict(residual_multiplier=0.4, parallel_residual=True),
     "embedding_norm": dict(embedding_norm=True, position_type="learned"),

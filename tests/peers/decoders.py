@@ -72,6 +72,8 @@ stablelm = converted(hf.StableLmForCausalLM, STANDARD, GQA, dict(rope_parameters
 starcoder2 = converted(hf.Starcoder2ForCausalLM, STANDARD, GQA)
 phi = converted(hf.PhiForCausalLM, STANDARD, GQA)
 phi3 = converted(hf.Phi3ForCausalLM, STANDARD, GQA)
+olmo2 = converted(hf.Olmo2ForCausalLM, STANDARD, GQA)
+olmo3 = converted(hf.Olmo3ForCausalLM, STANDARD, GQA, dict(sliding_window=4, layer_types=LAYER_KINDS))
 smollm3 = converted(hf.SmolLM3ForCausalLM, STANDARD, GQA)
 
 CAUSAL = {
@@ -106,6 +108,13 @@ CAUSAL = {
     "gemma2_uncapped": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
     "gemma3": gemma3(rope_parameters=NESTED),
     "gemma3_capped": gemma3(final_logit_softcapping=3.0, rope_parameters=NESTED),
+    "olmo2": olmo2(),
+    "olmo2_mha_biases_tied": olmo2(
+        num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPES["yarn"]
+    ),
+    "olmo3": olmo3(),
+    "olmo3_ropes": olmo3(rope_parameters=NESTED, attention_bias=True),
+    "olmo3_full": olmo3(layer_types=["full_attention"] * LAYERS),
     "smollm3": smollm3(no_rope_layers=[1, 0, 1]),
     "smollm3_windows_untied": smollm3(**WINDOWS, no_rope_layers=[1, 0, 1], tie_word_embeddings=False),
     "granite": granite(
@@ -132,6 +141,7 @@ CAUSAL = {
     "gptj_whole": gptj(rotary_dim=8, n_inner=None),
     "cohere": cohere(logit_scale=0.25),
     "cohere_biases_untied": cohere(attention_bias=True, tie_word_embeddings=False),
+    "cohere_qk_norm": cohere(use_qk_norm=True),
     "stablelm": stablelm(use_qkv_bias=True),
     "stablelm_parallel": stablelm(use_parallel_residual=True, tie_word_embeddings=True),
     "bloom": bloom(),
