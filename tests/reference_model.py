@@ -126,8 +126,13 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
     def feed(y: Tensor) -> Tensor:
         return feed_forward(y, config, under(weights, "mlp."))
 
+    def enter(y: Tensor, name: str) -> Tensor:
+        if name == "mixer_norm" and not config.layer_config(idx).mixer_norm:
+            return y
+        return norm(y, config, weights, name)
+
     if config.parallel_residual:
-        added = mix(norm(x, config, weights, "mixer_norm"))
+        added = mix(enter(x, "mixer_norm"))
         if config.ffn_type != "none":
             own = "mixer_norm" if config.parallel_shared_norm else "mlp_norm"
             added = added + feed(norm(x, config, weights, own))
@@ -140,7 +145,7 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
         steps.append(("mlp", feed))
     for name, step in steps:
         if place == "pre":
-            x = x + factor * step(norm(x, config, weights, f"{name}_norm"))
+            x = x + factor * step(enter(x, f"{name}_norm"))
         elif place == "post":
             x = norm(x + factor * step(x), config, weights, f"{name}_norm")
         elif place == "residual_post":

@@ -14,6 +14,7 @@ from . import (
     gptj,
     granite,
     llama,
+    modernbert,
     olmo,
     opt,
     phi,
@@ -27,13 +28,11 @@ from .family import Family
 
 _MODULES = (
     *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, olmo, smollm3, stablelm, starcoder2, granite, cohere, bloom),
-    *(bert, roberta, distilbert, electra),
+    *(bert, roberta, distilbert, electra, modernbert),
     *(t5, bart),
 )
 
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 #: Families that the blocks cannot express, and why.
-REFUSED = {
-    "modernbert": "its first layer has no norm before its attention, and here all layers have one",
-}
+REFUSED: dict[str, str] = {}

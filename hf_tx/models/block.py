@@ -45,7 +45,7 @@ class TxBlock(GradientCheckpointingLayer):
         self.dropout = config.hidden_dropout
 
         self.mixer = MIXERS.get(config.mixers[layer_idx]).module(config, layer_idx, backend_config, is_causal)
-        self.mixer_norm = build_norm(config) if has_norm else None
+        self.mixer_norm = build_norm(config) if has_norm and config.mixer_norm else None
         self.mixer_post_norm = build_norm(config) if has_post_norm else None
 
         self.cross_mixer = None

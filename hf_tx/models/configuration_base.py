@@ -75,6 +75,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         embedding_scale: factor of the token embeddings.
         norm_type: `layernorm`, `rmsnorm` or `none`.
         norm_position: `pre`, `post`, `residual_post` (OLMo 2, Swin v2) or `sandwich`; see [`TxBlock`].
+        mixer_norm: whether a mixer has the norm before it. With an `embedding_norm`, the first layer can do without
+            (ModernBERT): `per_layer_config={0: {"mixer_norm": False}}`.
         norm_eps: added to the variance.
         norm_bias: whether `layernorm` has a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
@@ -142,6 +144,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     embedding_scale: int | float | None = None
     norm_type: str = "rmsnorm"
     norm_position: str = "pre"
+    mixer_norm: bool = True
     norm_eps: float = 1e-6
     norm_bias: bool = True
     norm_unit_offset: bool = False

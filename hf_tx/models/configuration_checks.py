@@ -24,6 +24,7 @@ PER_LAYER_FIELDS = (
     "ffn_type",
     "hidden_act",
     "intermediate_size",
+    "mixer_norm",
     "num_key_value_heads",
     "position_type",
     "sliding_window",
@@ -111,6 +112,11 @@ def check_layer(config: Any, mixer: str) -> None:
         require(getattr(config, field) is not None, field, None, f"must be set for mixer {mixer!r}")
     window = config.sliding_window
     require(window is None or window > 0, "sliding_window", window, "must be above 0")
+    if not config.mixer_norm:
+        place = config.norm_position
+        require(place == "pre", "mixer_norm", False, f"needs norm_position = 'pre', not {place!r}")
+        require(config.norm_type != "none", "mixer_norm", False, "needs a norm_type other than 'none'")
+        require(not config.parallel_shared_norm, "mixer_norm", False, "needs parallel_shared_norm = False")
     FEED_FORWARDS.get(config.ffn_type)
     require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore

@@ -24,6 +24,8 @@ class TxEncoderConfig(TxStackConfig):
         classifier_pooling: without a pooling layer, what a sequence classifier reads: the `first` position or the
             `mean` of the real ones.
         mlm_head_transform: the masked-LM head has a projection, an activation and a norm before the output (BERT).
+        classifier_transform: the classifiers, and question answering, have the same before theirs (ModernBERT).
+        transform_bias: whether that projection has a bias.
 
     All other arguments are those of [`TxStackConfig`].
 
@@ -61,6 +63,8 @@ class TxEncoderConfig(TxStackConfig):
     pooler_act: str = "tanh"
     classifier_pooling: str = "first"
     mlm_head_transform: bool = True
+    classifier_transform: bool = False
+    transform_bias: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         require(not self.use_cache, "use_cache", self.use_cache, "an encoder has no cache")
@@ -70,5 +74,8 @@ class TxEncoderConfig(TxStackConfig):
         """Check the fields of the heads."""
         require_known("classifier_pooling", self.classifier_pooling, ("first", "mean"))
         require_known("pooler_act", self.pooler_act, ACT2FN)
+        if not self.transform_bias:
+            rule = "needs mlm_head_transform = True or classifier_transform = True"
+            require(self.mlm_head_transform or self.classifier_transform, "transform_bias", False, rule)
         if not self.mlm_head_transform:
             check_tied_size(self, self.tie_word_embeddings)

@@ -179,6 +179,13 @@ def test_keys_of_the_pooling_layer() -> None:
     assert [key for key in model.state_dict() if "pooler" in key] == ["pooler.dense.weight", "pooler.dense.bias"]
 
 
+@pytest.mark.parametrize("name", [name for name in HEADS if family_of(name) == "encoder"])
+def test_keys_of_a_classifier_with_a_transform(name: str) -> None:
+    model = getattr(hf_tx, name)(hf_tx.TxEncoderConfig(**SIZES, classifier_transform=True))
+    keys = [key for key in model.state_dict() if key.startswith("transform.")]
+    assert keys == [f"transform.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")]
+
+
 @pytest.mark.parametrize("model_type", AUTO_CLASSES)
 def test_auto_classes(model_type: str) -> None:
     config = CONFIGS[model_type]

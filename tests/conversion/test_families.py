@@ -25,7 +25,7 @@ from hf_tx.conversion.convert import family_of
 from hf_tx.conversion.families import REFUSED
 from hf_tx.conversion.fields import SHARED
 
-PEERS = {name: peer for name, peer in (CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ).items() if peer.settings is None}
+PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ
 CONFIGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(FAMILIES, STANDARD | dict(num_key_value_heads=2)),
     **dict.fromkeys(("bert", "electra"), STANDARD),
@@ -137,6 +137,9 @@ REFUSALS = [
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
     ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
+    ("modernbert", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
+    ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),
     ("bart", dict(encoder_layerdrop=0.1), "encoder_layerdrop = 0.1"),
     ("mbart", dict(decoder_layerdrop=0.1), "decoder_layerdrop = 0.1"),
     ("bart", dict(is_decoder=True), "is_decoder = True"),

@@ -369,6 +369,12 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(position_type="learned", position_offset=-1), ("position_offset = -1", "below 0")),
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
     (dict(qk_norm_scope="all"), ("qk_norm_scope = 'all'", "qk_norm = True")),
+    (dict(mixer_norm=False, norm_position="sandwich"), ("mixer_norm = False", "norm_position = 'pre'", "'sandwich'")),
+    (dict(mixer_norm=False, norm_type="none"), ("mixer_norm = False", "norm_type")),
+    (
+        dict(mixer_norm=False, parallel_residual=True, parallel_shared_norm=True),
+        ("mixer_norm = False", "parallel_shared_norm = False"),
+    ),
     (dict(parallel_shared_norm=True), ("parallel_shared_norm = True", "parallel_residual")),
     (dict(norm_unit_offset=True, norm_type="layernorm"), ("norm_unit_offset = True", "rmsnorm")),
     (dict(position_type="relative", relative_attention_num_buckets=6), ("relative_attention_num_buckets = 6", "4")),
@@ -472,6 +478,7 @@ def test_bad_value_in_a_stack(stack: str, settings: dict[str, Any], words: tuple
         ("encoder", dict(pooler_act="tahn"), ("pooler_act = 'tahn'", "'tanh'")),
         ("encoder", dict(use_cache=True), ("use_cache = True", "encoder")),
         ("encoder", dict(cross_mixer="full"), ("TxEncoderConfig", "'cross_mixer'")),
+        ("encoder", dict(transform_bias=False, mlm_head_transform=False), ("transform_bias = False", "mlm_head_tra")),
         ("encoder", dict(embedding_size=8, mlm_head_transform=False), ("embedding_size = 8", "hidden_size = 16")),
         ("encoder_decoder", dict(decoder_cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),
         ("encoder_decoder", dict(decoder_parallel_residual=True), ("parallel_residual = True", "encoder")),
@@ -825,11 +832,13 @@ def test_heads_are_sharded_unless_their_norm_needs_them_all(
 
 def test_parts_of_layers_follow_their_own_config(tmp_path: Path) -> None:
     changes = {"intermediate_size": 20, "hidden_act": "relu", "num_key_value_heads": 1, "sliding_window": 3}
+    changes |= {"mixer_norm": False}
     settings = dict(mixers="sliding", sliding_window=8, per_layer_config={1: changes})
     model = hf_tx.TxDecoderModel(through_file(make("decoder", **settings), tmp_path))
     assert [block.mlp.up_proj.out_features for block in model.layers] == [64, 20]
     assert [block.mixer.k_proj.out_features for block in model.layers] == [16, 8]
     assert [block.mixer.sliding_window for block in model.layers] == [8, 3]
+    assert [block.mixer_norm is None for block in model.layers] == [False, True]
     assert [type(block.mlp.act_fn) for block in model.layers] == [type(ACT2FN["silu"]), type(ACT2FN["relu"])]
 
 
