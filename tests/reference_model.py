@@ -72,10 +72,10 @@ def position_bias(config: Any, weights: Weights, head: int, query: int, keys: li
     if config.position_type == "alibi":
         slope = alibi_slopes(config.num_attention_heads)[head]
         return torch.tensor([-slope * abs(query - key) for key in keys])
-    if config.position_type == "relative":
+    if config.position_type in ("relative", "learned_relative"):
         size = config.relative_attention_num_buckets, config.relative_attention_max_distance
         numbers = [bucket(key - query, causal, *size) for key in keys]
-        return weights["positions.relative.relative_bias.weight"][numbers, head]
+        return weights[f"positions.{config.position_type}.relative_bias.weight"][numbers, head]
     return torch.zeros(len(keys))
 
 
@@ -186,8 +186,8 @@ def stack(
         x = x + weights["embed_types.weight"][torch.zeros_like(tokens) if token_types is None else token_types]
     if config.position_type == "sinusoidal":
         x = x + torch.stack([sinusoid(i, x.shape[-1]) for i in range(len(x))])
-    elif config.position_type == "learned":
-        x = x + weights["positions.learned.embed_positions.weight"][config.position_offset :][: len(x)]
+    elif config.position_type in ("learned", "learned_relative"):
+        x = x + weights[f"positions.{config.position_type}.embed_positions.weight"][config.position_offset :][: len(x)]
     elif config.position_type not in ("none", "relative", "alibi", "rope"):
         raise NotImplementedError(f"write the reference of position_type {config.position_type!r}")
     if config.embedding_norm:

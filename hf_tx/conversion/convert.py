@@ -173,7 +173,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     if plan.unnamed:
         raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
     cls = getattr(transformers, head.theirs)
-    bare = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights and model.pooler is None
+    pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
     with _no_progress_bar():
         theirs, info = cls.from_pretrained(
             None,
@@ -182,7 +182,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
             dtype=model.dtype,
             device_map=_where(model),
             output_loading_info=True,
-            **({"add_pooling_layer": False} if bare else {}),
+            **({"add_pooling_layer": model.pooler is not None} if pools else {}),
         )
     missing = [name for name in info["missing_keys"] if not any(re.fullmatch(each, name) for each in family.dropped)]
     if missing or info["unexpected_keys"]:

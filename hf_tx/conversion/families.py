@@ -8,6 +8,7 @@ from . import (
     cohere,
     distilbert,
     electra,
+    eurobert,
     gemma,
     gpt2,
     gpt_neox,
@@ -15,6 +16,8 @@ from . import (
     granite,
     llama,
     modernbert,
+    mpnet,
+    nomic_bert,
     olmo,
     opt,
     phi,
@@ -28,7 +31,7 @@ from .family import Family
 
 _MODULES = (
     *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, olmo, smollm3, stablelm, starcoder2, granite, cohere, bloom),
-    *(bert, roberta, distilbert, electra, modernbert),
+    *(bert, roberta, distilbert, electra, mpnet, modernbert, eurobert, nomic_bert),
     *(t5, bart),
 )
 

@@ -61,8 +61,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         qk_norm: normalise queries and keys.
         qk_norm_scope: what that norm is of: each `head`, with one weight for all; the `heads`, each with a weight of
             its own and no bias (Cohere, StableLM); or `all` heads together (OLMo 2).
-        position_type: `none`, `sinusoidal`, `learned`, `relative` (T5), `alibi` or `rope`; the last three act on
-            attention only. Default: `rope` when a layer is attention, else `none`.
+        position_type: `none`; `sinusoidal` or `learned`, which are added to the embeddings; `relative` (T5), `alibi`
+            or `rope`, which act on attention; or `learned_relative`, both (MPNet). Default: `rope` when a layer is
+            attention, else `none`.
         rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
             `full_attention` and `sliding_attention`. Only configs with layers that rotate have this attribute.
         rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).

@@ -12,7 +12,7 @@ from .feed_forward import FEED_FORWARDS
 from .mixer import mixer_options
 from .mixers import MIXERS
 from .norms import NORMS
-from .positions import POSITIONS
+from .positions import POSITIONS, LearnedPositions, RelativePositions
 from .registry import nearest
 
 #: What one layer may have of its own.
@@ -176,7 +176,8 @@ def check_positions(config: Any) -> None:
     types = {config.layer_config(idx).position_type for idx in range(config.num_hidden_layers)}
     for name in types:
         scheme = POSITIONS.get(name)
-        taken = name == "none" or name in config.layer_positions
+        attends = any(MIXERS.get(mixer).is_attention for mixer in config.mixers)
+        taken = name == "none" or (name in config.layer_positions and (attends or not scheme.has_bias))
         mixers = ", ".join(dict.fromkeys(config.mixers))
         require(taken, "position_type", name, f"no layer is attention that takes it: the mixers are {mixers}")
         require(
@@ -185,7 +186,8 @@ def check_positions(config: Any) -> None:
             sorted(types),
             f"{name!r} is added to the embeddings and cannot belong to some layers only",
         )
-    if "relative" in types:
+    schemes = [POSITIONS.get(name) for name in types]
+    if any(issubclass(scheme, RelativePositions) for scheme in schemes):
         buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"
@@ -197,7 +199,8 @@ def check_positions(config: Any) -> None:
             f"must be above {buckets // 2}, half the buckets",
         )
     if config.position_offset:
-        require("learned" in types, "position_offset", config.position_offset, "needs position_type = 'learned'")
+        learned = any(issubclass(scheme, LearnedPositions) for scheme in schemes)
+        require(learned, "position_offset", config.position_offset, "needs position_type = 'learned'")
 
 
 def check_rope(config: Any, parameters: dict[str, Any]) -> None:

@@ -18,9 +18,11 @@ class TxEncoderConfig(TxStackConfig):
     r"""Config of [`TxEncoderModel`] and its heads. The defaults give a ModernBERT-like model.
 
     Args:
-        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position, which sequence
-            classifiers then read (BERT).
+        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position or what
+            `pooler_pooling` says, which sequence classifiers then read (BERT).
         pooler_act: activation of that projection.
+        pooler_pooling: what it projects: the `first` position; the `mean` of the real ones; or each real one, and the
+            mean is taken behind the activation (`late`; EuroBERT).
         classifier_pooling: without a pooling layer, what a sequence classifier reads: the `first` position or the
             `mean` of the real ones.
         mlm_head_transform: the masked-LM head has a projection, an activation and a norm before the output (BERT).
@@ -61,6 +63,7 @@ class TxEncoderConfig(TxStackConfig):
     lm_head_bias: bool = True
     add_pooling_layer: bool = False
     pooler_act: str = "tanh"
+    pooler_pooling: str = "first"
     classifier_pooling: str = "first"
     mlm_head_transform: bool = True
     classifier_transform: bool = False
@@ -73,6 +76,7 @@ class TxEncoderConfig(TxStackConfig):
     def validate_heads(self) -> None:
         """Check the fields of the heads."""
         require_known("classifier_pooling", self.classifier_pooling, ("first", "mean"))
+        require_known("pooler_pooling", self.pooler_pooling, ("first", "mean", "late"))
         require_known("pooler_act", self.pooler_act, ACT2FN)
         if not self.transform_bias:
             rule = "needs mlm_head_transform = True or classifier_transform = True"

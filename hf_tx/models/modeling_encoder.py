@@ -41,16 +41,20 @@ class TxEncoderPreTrainedModel(TxPreTrainedModel):
 
 
 class Pooler(nn.Module):
-    """Projects and activates the state of the first real position (BERT)."""
+    """Projects and activates the state of the first real position (BERT), the mean of the real ones, or each of them
+    before it takes the mean."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act_fn = ACT2FN[config.pooler_act]
+        self.pooling = config.pooler_pooling
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
         """*Shape:* `(batch, length, hidden_size)` to `(batch, hidden_size)`."""
-        return self.act_fn(self.dense(pooled_states(hidden_states, attention_mask, "first")))
+        if self.pooling == "late":
+            return pooled_states(self.act_fn(self.dense(hidden_states)), attention_mask, "mean")
+        return self.act_fn(self.dense(pooled_states(hidden_states, attention_mask, self.pooling)))
 
 
 class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):

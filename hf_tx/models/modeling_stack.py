@@ -25,7 +25,7 @@ from .masks import (
 from .mixers import CROSS_MIXERS, MIXERS
 from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
-from .positions import POSITIONS
+from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
 
 logger = logging.get_logger(__name__)
@@ -108,7 +108,8 @@ class TxStack(TxPreTrainedModel):
 
     def _check_positions(self, position_ids: torch.Tensor) -> None:
         limit = self.config.max_position_embeddings
-        if "learned" not in self.positions or is_tracing(position_ids):
+        bounded = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
+        if not bounded or is_tracing(position_ids):
             return
         last = int(position_ids.max()) if position_ids.numel() else 0
         if last >= limit:
@@ -218,7 +219,8 @@ class TxStack(TxPreTrainedModel):
         length, device = inputs_embeds.shape[1], inputs_embeds.device
         by_distance = takes_distances(self.config._attn_implementation)
         for name, group in zip(self.layer_positions, self.layer_groups, strict=True):
-            if not self.positions[name].has_bias or (name, group.key) in biases:
+            biased = self.positions[name].has_bias and MIXERS.get(group.mixer).is_attention
+            if not biased or (name, group.key) in biases:
                 continue
             keys, first = self._keys(cache, group, length)
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0

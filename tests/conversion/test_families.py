@@ -36,7 +36,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bloom": BLOOM,
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), STANDARD | dict(num_key_value_heads=2, head_dim=12)),
     "distilbert": DISTILBERT,
-    **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA),
+    **dict.fromkeys(("roberta", "xlm-roberta", "mpnet"), ROBERTA),
+    **dict.fromkeys(("modernbert", "nomic_bert"), STANDARD),
     **dict.fromkeys(("t5", "mt5"), T5),
     **dict.fromkeys(("bart", "mbart"), BART),
 }
@@ -137,6 +138,8 @@ REFUSALS = [
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
     ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("mpnet", dict(pad_token_id=0), "pad_token_id = 0"),
+    ("mpnet", dict(relative_attention_num_buckets=16), "relative_attention_num_buckets = 16"),
     ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
     ("modernbert", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
     ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),

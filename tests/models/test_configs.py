@@ -478,6 +478,11 @@ def test_bad_value_in_a_stack(stack: str, settings: dict[str, Any], words: tuple
         ("encoder", dict(pooler_act="tahn"), ("pooler_act = 'tahn'", "'tanh'")),
         ("encoder", dict(use_cache=True), ("use_cache = True", "encoder")),
         ("encoder", dict(cross_mixer="full"), ("TxEncoderConfig", "'cross_mixer'")),
+        (
+            "encoder",
+            dict(pooler_pooling="lat"),
+            ("pooler_pooling = 'lat'", "Did you mean 'late'", "first, mean, late"),
+        ),
         ("encoder", dict(transform_bias=False, mlm_head_transform=False), ("transform_bias = False", "mlm_head_tra")),
         ("encoder", dict(embedding_size=8, mlm_head_transform=False), ("embedding_size = 8", "hidden_size = 16")),
         ("encoder_decoder", dict(decoder_cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),

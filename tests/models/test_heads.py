@@ -126,6 +126,22 @@ def test_a_pooling_layer_goes_before_the_pooling() -> None:
     assert head("encoder", "ForTokenClassification", add_pooling_layer=True).model.pooler is None
 
 
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("pooling", ["first", "mean", "late"])
+def test_what_a_pooling_layer_projects(pooling: str, side: str) -> None:
+    model = head("encoder", "ForSequenceClassification", add_pooling_layer=True, pooler_pooling=pooling)
+    batch, mask = padded(TEXTS, side)
+    dense = model.model.pooler.dense
+    expected = []
+    for text in TEXTS:
+        state = model.model(input_ids=text[None]).last_hidden_state[0]
+        if pooling == "late":
+            expected.append(torch.tanh(dense(state)).mean(0))
+        else:
+            expected.append(torch.tanh(dense(state[0] if pooling == "first" else state.mean(0))))
+    assert_close(model.model(input_ids=batch, attention_mask=mask).pooler_output, torch.stack(expected))
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
     ("kind", "output", "pools"),

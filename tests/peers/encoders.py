@@ -39,6 +39,18 @@ def modernbert(theirs: Any, **facts: Any) -> Any:
     return converted(theirs, MODERNBERT, **facts)
 
 
+def mpnet(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, ROBERTA, positions="own", backends=("eager",), **facts)
+
+
+def eurobert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, STANDARD, dict(num_key_value_heads=2), **facts)
+
+
+def nomic_bert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, STANDARD, **facts)
+
+
 ENCODERS = {
     "bert_masked_lm": converted(hf.BertForMaskedLM, STANDARD)(),
     "bert_masked_lm_untied": converted(hf.BertForMaskedLM, STANDARD)(tie_word_embeddings=False, hidden_act="gelu_new"),
@@ -83,4 +95,28 @@ ENCODERS = {
     ),
     "modernbert_token_classifier": modernbert(hf.ModernBertForTokenClassification)(num_labels=3),
     "modernbert_question_answering": modernbert(hf.ModernBertForQuestionAnswering)(),
+    "mpnet_masked_lm": mpnet(hf.MPNetForMaskedLM)(),
+    "mpnet_masked_lm_untied": mpnet(hf.MPNetForMaskedLM)(tie_word_embeddings=False),
+    "mpnet_classifier": mpnet(hf.MPNetForSequenceClassification, sides=("right",))(num_labels=3),
+    "mpnet_token_classifier": mpnet(hf.MPNetForTokenClassification)(num_labels=3),
+    "eurobert_masked_lm": eurobert(hf.EuroBertForMaskedLM)(),
+    "eurobert_masked_lm_mha_biases_tied": eurobert(hf.EuroBertForMaskedLM)(
+        num_key_value_heads=None, head_dim=12, attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    ),
+    "eurobert_classifier": eurobert(hf.EuroBertForSequenceClassification, sides=("right",))(
+        num_labels=3, classifier_pooling="bos"
+    ),
+    **{
+        f"eurobert_classifier_{pooling}": eurobert(hf.EuroBertForSequenceClassification)(
+            num_labels=3, classifier_pooling=pooling
+        )
+        for pooling in ("mean", "late")
+    },
+    "eurobert_token_classifier": eurobert(hf.EuroBertForTokenClassification)(num_labels=3),
+    "nomic_bert_masked_lm": nomic_bert(hf.NomicBertForMaskedLM)(),
+    "nomic_bert_masked_lm_untied": nomic_bert(hf.NomicBertForMaskedLM)(
+        tie_word_embeddings=False, hidden_act="gelu", head_dim=12, type_vocab_size=3
+    ),
+    "nomic_bert_classifier": nomic_bert(hf.NomicBertForSequenceClassification, sides=("right",))(num_labels=3),
+    "nomic_bert_token_classifier": nomic_bert(hf.NomicBertForTokenClassification)(num_labels=3),
 }
