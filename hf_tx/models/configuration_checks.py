@@ -2,6 +2,7 @@
 """The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -85,8 +86,9 @@ def check_mixers(config: Any) -> None:
         direction = "causal" if config.is_causal_family else "bidirectional"
         require(able, "mixers", name, f"cannot be {direction}")
     if not any(MIXERS.get(name).is_attention for name in used):
-        for field, neutral in _OF_SCORES.items():
-            value = getattr(config, field)
+        layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
+        for (field, neutral), layer in itertools.product(_OF_SCORES.items(), layers):
+            value = getattr(layer, field)
             require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
     for name, options in (config.mixer_options or {}).items():
         require(name in used, "mixer_options", name, f"is used by no layer; the mixers are {', '.join(used)}")

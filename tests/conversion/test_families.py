@@ -121,7 +121,6 @@ REFUSALS = [
     ("llama", dict(quantization_config={"quant_method": "bitsandbytes"}), "quantization_config = {"),
     ("mistral", dict(layer_types=["full_attention"] * 3), "layer_types = ["),
     ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
-    ("gpt2", dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx = True"),
     ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("opt", dict(word_embed_proj_dim=16), "word_embed_proj_dim = 16"),
     ("opt", dict(layer_norm_elementwise_affine=False), "layer_norm_elementwise_affine = False"),

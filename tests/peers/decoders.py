@@ -48,6 +48,7 @@ mistral = converted(hf.MistralForCausalLM, STANDARD, GQA)
 qwen2 = converted(hf.Qwen2ForCausalLM, STANDARD, GQA)
 qwen3 = converted(hf.Qwen3ForCausalLM, STANDARD, GQA)
 gpt2 = converted(hf.GPT2LMHeadModel, GPT2)
+gpt2_unscaled = converted(hf.GPT2LMHeadModel, GPT2, dict(scale_attn_weights=False), backends=("eager",))
 gptj = converted(hf.GPTJForCausalLM, GPT2)
 gpt_neox = converted(hf.GPTNeoXForCausalLM, STANDARD)
 opt = converted(hf.OPTForCausalLM, OPT, positions="own")
@@ -97,7 +98,9 @@ CAUSAL = {
     "qwen3": qwen3(head_dim=12),
     "qwen3_windows_biases_tied": qwen3(**WINDOWS, max_window_layers=2, attention_bias=True, tie_word_embeddings=True),
     "gpt2": gpt2(),
-    "gpt2_unscaled": converted(hf.GPT2LMHeadModel, GPT2, backends=("eager",))(scale_attn_weights=False),
+    "gpt2_unscaled": gpt2_unscaled(),
+    "gpt2_inverse_layers": gpt2(scale_attn_by_inverse_layer_idx=True),
+    "gpt2_unscaled_inverse_layers": gpt2_unscaled(scale_attn_by_inverse_layer_idx=True),
     "gpt2_untied": gpt2(n_inner=None, tie_word_embeddings=False, activation_function="relu"),
     "gpt_neox_parallel": gpt_neox(rope_parameters=PARTIAL),
     "gpt_neox_sequential_tied": gpt_neox(use_parallel_residual=False, tie_word_embeddings=True),
