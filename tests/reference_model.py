@@ -25,7 +25,7 @@ def linear(x: Tensor, weights: Weights, name: str) -> Tensor:
 
 
 def norm(x: Tensor, config: Any, weights: Weights, name: str) -> Tensor:
-    weight = weights[f"{name}.weight"]
+    weight = weights[f"{name}.weight"] if config.norm_affine else torch.ones(())
     if config.norm_type == "layernorm":
         centred = x - x.mean(-1, keepdim=True)
         y = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + config.norm_eps) * weight

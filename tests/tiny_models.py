@@ -93,6 +93,8 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 1.5 / math.sqrt(module.in_features))
         elif isinstance(module, nn.Embedding):
             normal(module.weight, 1.0)
+        elif getattr(module, "weight", None) is None:
+            continue
         elif isinstance(module, nn.LayerNorm):
             normal(module.weight, 0.3, 1.0)
         elif isinstance(module, RMSNorm):

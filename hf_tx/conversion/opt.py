@@ -50,7 +50,7 @@ OPT = Family(
             },
         ),
         several("enable_bias", "attention_bias", "attention_out_bias", "mlp_bias"),
-        only("norms have weights", layer_norm_elementwise_affine=True),
+        several("layer_norm_elementwise_affine", "norm_affine", "norm_bias"),
         only("no layer is left out in training", layerdrop=0.0),
         always(position_type="learned", position_offset=2, norm_type="layernorm", norm_eps=1e-5, ffn_type="mlp"),
     ),

@@ -79,6 +79,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         mixer_norm: whether a mixer has the norm before it. With an `embedding_norm`, the first layer can do without
             (ModernBERT): `per_layer_config={0: {"mixer_norm": False}}`.
         norm_eps: added to the variance.
+        norm_affine: whether norms have a weight (OLMo: none).
         norm_bias: whether `layernorm` has a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
         final_norm: normalise the output of the stack. Default: unless `norm_position` is `post`.
@@ -147,6 +148,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     norm_position: str = "pre"
     mixer_norm: bool = True
     norm_eps: float = 1e-6
+    norm_affine: bool = True
     norm_bias: bool = True
     norm_unit_offset: bool = False
     final_norm: bool | None = None

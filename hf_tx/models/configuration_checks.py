@@ -140,6 +140,15 @@ def check_blocks(config: Any) -> None:
     if scope == "heads":
         rule = f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}"
         require(config.norm_type in ("layernorm", "rmsnorm"), "qk_norm_scope", scope, rule)
+    if not config.norm_affine:
+        known = config.norm_type in ("layernorm", "rmsnorm")
+        require(known, "norm_affine", False, f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}")
+        require(
+            scope != "heads", "norm_affine", False, "heads without weights share their norm: qk_norm_scope = 'head'"
+        )
+        require(not config.norm_unit_offset, "norm_affine", False, "needs norm_unit_offset = False")
+        biased = config.norm_type == "layernorm" and config.norm_bias
+        require(not biased, "norm_affine", False, "needs norm_bias = False with norm_type = 'layernorm'")
     if config.norm_unit_offset:
         require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
     if not config.residual:

@@ -18,11 +18,15 @@ class RMSNorm(nn.Module):
         size: features of the last dimension; or the shape of the weight, of which the last dimension is normalised.
         eps: added to the mean square.
         unit_offset: scale by `1 + weight`, with a weight that starts at zero (Gemma), not by `weight`.
+        affine: whether there is a weight.
     """
 
-    def __init__(self, size: int | tuple[int, ...], eps: float = 1e-6, unit_offset: bool = False) -> None:
+    def __init__(
+        self, size: int | tuple[int, ...], eps: float = 1e-6, unit_offset: bool = False, affine: bool = True
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(size) if unit_offset else torch.ones(size))
+        weight = torch.zeros(size) if unit_offset else torch.ones(size)
+        self.weight = nn.Parameter(weight) if affine else None
         self.eps = eps
         self.unit_offset = unit_offset
 
@@ -37,12 +41,15 @@ class RMSNorm(nn.Module):
         """
         x = hidden_states.float()
         x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+        if self.weight is None:
+            return x.to(hidden_states.dtype)
         if self.unit_offset:
             return (x * (1.0 + self.weight.float())).to(hidden_states.dtype)
         return self.weight * x.to(hidden_states.dtype)
 
     def extra_repr(self) -> str:
-        return f"{tuple(self.weight.shape)}, eps={self.eps}, unit_offset={self.unit_offset}"
+        shape = None if self.weight is None else tuple(self.weight.shape)
+        return f"{shape}, eps={self.eps}, unit_offset={self.unit_offset}"
 
 
 class LayerNormOfHeads(nn.LayerNorm):
@@ -65,11 +72,11 @@ class LayerNormOfHeads(nn.LayerNorm):
 
 
 def _rmsnorm(config: Any, size: int) -> nn.Module:
-    return RMSNorm(size, eps=config.norm_eps, unit_offset=config.norm_unit_offset)
+    return RMSNorm(size, config.norm_eps, config.norm_unit_offset, config.norm_affine)
 
 
 def _layernorm(config: Any, size: int) -> nn.Module:
-    return nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)
+    return nn.LayerNorm(size, eps=config.norm_eps, elementwise_affine=config.norm_affine, bias=config.norm_bias)
 
 
 def _none(config: Any, size: int) -> nn.Module:

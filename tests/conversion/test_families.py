@@ -123,7 +123,7 @@ REFUSALS = [
     ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
     ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("opt", dict(word_embed_proj_dim=16), "word_embed_proj_dim = 16"),
-    ("opt", dict(layer_norm_elementwise_affine=False), "layer_norm_elementwise_affine = False"),
+    ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("opt", dict(layerdrop=0.1), "layerdrop = 0.1"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),

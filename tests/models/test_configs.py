@@ -370,6 +370,10 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
     (dict(qk_norm_scope="all"), ("qk_norm_scope = 'all'", "qk_norm = True")),
     (dict(mixer_norm=False, norm_position="sandwich"), ("mixer_norm = False", "norm_position = 'pre'", "'sandwich'")),
+    (dict(norm_affine=False, norm_type="none"), ("norm_affine = False", "'none'")),
+    (dict(norm_affine=False, norm_type="layernorm"), ("norm_affine = False", "norm_bias = False")),
+    (dict(norm_affine=False, norm_unit_offset=True), ("norm_affine = False", "norm_unit_offset = False")),
+    (dict(norm_affine=False, qk_norm=True, qk_norm_scope="heads"), ("norm_affine = False", "qk_norm_scope = 'head'")),
     (dict(mixer_norm=False, norm_type="none"), ("mixer_norm = False", "norm_type")),
     (
         dict(mixer_norm=False, parallel_residual=True, parallel_shared_norm=True),

@@ -103,6 +103,8 @@ FEATURES = {
     ),
     "position_offset": dict(position_type="learned", position_offset=2),
     "norm_unit_offset": dict(norm_unit_offset=True, norm_type="rmsnorm", qk_norm=True),
+    "norm_without_weights": dict(norm_type="layernorm", norm_affine=False, norm_bias=False, qk_norm=True),
+    "norm_without_weights_rmsnorm": dict(norm_type="rmsnorm", norm_affine=False, qk_norm=True, qk_norm_scope="all"),
     "norm_without_bias": dict(norm_type="layernorm", norm_bias=False),
     "no_mixer_norm": dict(mixer_norm=False),
     "no_first_norm": dict(per_layer_config={0: {"mixer_norm": False}}, embedding_norm=True),

@@ -73,6 +73,7 @@ stablelm = converted(hf.StableLmForCausalLM, STANDARD, GQA, dict(rope_parameters
 starcoder2 = converted(hf.Starcoder2ForCausalLM, STANDARD, GQA)
 phi = converted(hf.PhiForCausalLM, STANDARD, GQA)
 phi3 = converted(hf.Phi3ForCausalLM, STANDARD, GQA)
+olmo = converted(hf.OlmoForCausalLM, STANDARD, GQA)
 olmo2 = converted(hf.Olmo2ForCausalLM, STANDARD, GQA)
 olmo3 = converted(hf.Olmo3ForCausalLM, STANDARD, GQA, dict(sliding_window=4, layer_types=LAYER_KINDS))
 smollm3 = converted(hf.SmolLM3ForCausalLM, STANDARD, GQA)
@@ -111,6 +112,8 @@ CAUSAL = {
     "gemma2_uncapped": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
     "gemma3": gemma3(rope_parameters=NESTED),
     "gemma3_capped": gemma3(final_logit_softcapping=3.0, rope_parameters=NESTED),
+    "olmo": olmo(),
+    "olmo_mha_biases_tied": olmo(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True),
     "olmo2": olmo2(),
     "olmo2_mha_biases_tied": olmo2(
         num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPES["yarn"]
@@ -132,6 +135,7 @@ CAUSAL = {
     "starcoder2_windows_unbiased": starcoder2(sliding_window=4, use_bias=False, tie_word_embeddings=False),
     "opt": opt(),
     "opt_post_unbiased": opt(do_layer_norm_before=False, enable_bias=False),
+    "opt_norms_without_weights": opt(layer_norm_elementwise_affine=False),
     "opt_no_final_norm_untied": opt(_remove_final_layer_norm=True, tie_word_embeddings=False),
     "phi": phi(),
     "phi_qk_norm": phi(qk_layernorm=True, rope_parameters=dict(rope_theta=100.0, partial_rotary_factor=1.0)),
