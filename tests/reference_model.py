@@ -177,11 +177,13 @@ def stack(
         token_types: *Shape:* `(length,)`.
 
     Returns:
-        *Shape:* `(length, hidden_size)`.
+        *Shape:* `(length, output_size)`.
     """
     x = weights["embed_tokens.weight"][tokens]
     if config.embedding_scale is not None:
         x = x * config.embedding_scale
+    if config.embedding_projection == "tokens":
+        x = linear(x, weights, "embed_proj")
     if config.type_vocab_size:
         x = x + weights["embed_types.weight"][torch.zeros_like(tokens) if token_types is None else token_types]
     if config.position_type == "sinusoidal":
@@ -192,11 +194,12 @@ def stack(
         raise NotImplementedError(f"write the reference of position_type {config.position_type!r}")
     if config.embedding_norm:
         x = norm(x, config, weights, "embed_norm")
-    if config.embedding_size not in (None, config.hidden_size):
+    if config.embedding_size not in (None, config.hidden_size) and config.embedding_projection == "sum":
         x = linear(x, weights, "embed_proj")
     for idx in range(config.num_hidden_layers):
         x = layer(x, source, idx, config, weights, causal)
-    return norm(x, config, weights, "norm") if config.final_norm else x
+    x = norm(x, config, weights, "norm") if config.final_norm else x
+    return linear(x, weights, "out_proj") if config.output_projection else x
 
 
 def logits(x: Tensor, config: Any, weights: Weights) -> Tensor:

@@ -42,6 +42,10 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         hidden_size: features of a position.
         embedding_size: features of an embedding, projected to `hidden_size` when they differ (ELECTRA). Default:
             `hidden_size`.
+        embedding_projection: what is projected: the `sum` of all embeddings, normalised, with a bias (ELECTRA); or the
+            `tokens` alone, before anything is added, and without one (OPT).
+        output_projection: project the output of the stack to `embedding_size`, without a bias, so that a head can be
+            tied (OPT).
         num_hidden_layers: number of layers.
         mixers: the mixer of every layer: a list with one name a layer, or a pattern such as `"sliding*5,full"`, which
             is repeated over the depth. Attention: `full`, `sliding`, `chunked`, `dilated`, `global_local`. Linear in
@@ -119,6 +123,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     vocab_size: int = 32_000
     hidden_size: int = 768
     embedding_size: int | None = None
+    embedding_projection: str = "sum"
+    output_projection: bool = False
     num_hidden_layers: int = 12
     mixers: list[str] | str = "full"
     mixer_options: dict[str, dict[str, Any]] | None = None
@@ -261,6 +267,21 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     def layer_types(self) -> list[str]:
         """The library's name of every layer's cache, derived from `mixers`."""
         return [MIXERS.get(mixer).layer_type for mixer in self.mixers]
+
+    @property
+    def token_size(self) -> int:
+        """Features of a token's embedding."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def sum_size(self) -> int:
+        """Features of what positions and token types are added to."""
+        return self.hidden_size if self.embedding_projection == "tokens" else self.token_size
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output of the stack."""
+        return self.token_size if self.output_projection else self.hidden_size
 
     @property
     def rotary_dim(self) -> int:

@@ -68,6 +68,12 @@ def check_sizes(config: Any) -> None:
     for field in ("embedding_scale", "logit_scale", "residual_multiplier"):
         value = getattr(config, field)
         require(value is None or value > 0, field, value, "must be above 0")
+    require_known("embedding_projection", config.embedding_projection, ("sum", "tokens"))
+    for field, neutral in (("embedding_projection", "sum"), ("output_projection", False)):
+        value = getattr(config, field)
+        projects = config.token_size != config.hidden_size
+        rule = f"needs an embedding_size other than hidden_size = {config.hidden_size}"
+        require(value == neutral or projects, field, value, rule)
     require(config.norm_eps > 0, "norm_eps", config.norm_eps, "must be above 0")
     require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
 
@@ -174,12 +180,13 @@ def check_heads_of_models(config: Any) -> None:
 
 
 def check_tied_size(config: Any, tied: bool) -> None:
-    """Check that a head of `hidden_size` features can use the weights of the embeddings, if it is to."""
+    """Check that a head of what the stack returns can use the weights of the embeddings, if it is to."""
     require(
-        not tied or config.embedding_size in (None, config.hidden_size),
+        not tied or config.token_size == config.output_size,
         "embedding_size",
         config.embedding_size,
-        f"a tied head needs hidden_size = {config.hidden_size}; set tie_word_embeddings = False",
+        f"a tied head needs hidden_size = {config.hidden_size}; set output_projection = True, or"
+        " tie_word_embeddings = False",
     )
 
 

@@ -46,7 +46,7 @@ class Pooler(nn.Module):
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.output_size, config.output_size)
         self.act_fn = ACT2FN[config.pooler_act]
         self.pooling = config.pooler_pooling
 
@@ -138,7 +138,7 @@ class HeadTransform(nn.Module):
 
     def __init__(self, config: TxEncoderConfig, size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, size, bias=config.transform_bias)
+        self.dense = nn.Linear(config.output_size, size, bias=config.transform_bias)
         self.act_fn = ACT2FN[config.hidden_act]
         self.norm = build_norm(config, size)
 
@@ -148,7 +148,7 @@ class HeadTransform(nn.Module):
 
 
 def _classifier_transform(config: TxEncoderConfig) -> nn.Module:
-    return HeadTransform(config, config.hidden_size) if config.classifier_transform else nn.Identity()
+    return HeadTransform(config, config.output_size) if config.classifier_transform else nn.Identity()
 
 
 class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
@@ -163,7 +163,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
     def __init__(self, config: TxEncoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
         self.model = TxEncoderModel(config, add_pooling_layer=False)
-        size = config.embedding_size or config.hidden_size
+        size = config.token_size if config.mlm_head_transform else config.output_size
         self.transform = HeadTransform(config, size) if config.mlm_head_transform else None
         self.lm_head = nn.Linear(size, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
@@ -223,7 +223,7 @@ class _TextScorer(TxEncoderPreTrainedModel):
         self.model = TxEncoderModel(config)
         self.transform = _classifier_transform(config)
         self.dropout = nn.Dropout(dropout)
-        self.score = nn.Linear(config.hidden_size, num_scores)
+        self.score = nn.Linear(config.output_size, num_scores)
         self.post_init()
 
     def scores(self, attention_mask: torch.Tensor | None, **inputs: Any) -> tuple[torch.Tensor, Any]:
@@ -402,7 +402,7 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         super().__init__(config)
         self.model = TxEncoderModel(config, add_pooling_layer=False)
         self.transform = _classifier_transform(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.output_size, 2)
         self.post_init()
 
     @can_return_tuple

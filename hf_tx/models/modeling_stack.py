@@ -44,12 +44,13 @@ class TxStack(TxPreTrainedModel):
 
     def __init__(self, config: Any, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
-        size = config.embedding_size or config.hidden_size
+        tokens, summed, size = config.token_size, config.sum_size, config.hidden_size
         self.vocab_size = config.vocab_size
-        self.embed_tokens = nn.Embedding(config.vocab_size, size)
-        self.embed_types = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
-        self.embed_norm = build_norm(config, size) if config.embedding_norm else None
-        self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
+        self.embed_tokens = nn.Embedding(config.vocab_size, tokens)
+        self.embed_types = nn.Embedding(config.type_vocab_size, summed) if config.type_vocab_size else None
+        self.embed_norm = build_norm(config, summed) if config.embedding_norm else None
+        self.projects_tokens = config.embedding_projection == "tokens"
+        self.embed_proj = nn.Linear(tokens, size, bias=not self.projects_tokens) if tokens != size else None
         self.dropout = config.hidden_dropout
 
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
@@ -57,6 +58,7 @@ class TxStack(TxPreTrainedModel):
             [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
         )
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
+        self.out_proj = nn.Linear(size, config.output_size, bias=False) if config.output_projection else nn.Identity()
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
@@ -92,7 +94,9 @@ class TxStack(TxPreTrainedModel):
     def finish_embedding(
         self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, token_type_ids: torch.Tensor | None
     ) -> torch.Tensor:
-        """Add token types and positions, then normalise, project and drop."""
+        """Add token types and positions, then normalise and drop; project before or after that."""
+        if self.embed_proj is not None and self.projects_tokens:
+            inputs_embeds = self.embed_proj(inputs_embeds)
         if self.embed_types is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros_like(position_ids)
@@ -104,7 +108,7 @@ class TxStack(TxPreTrainedModel):
         if self.embed_norm is not None:
             inputs_embeds = self.embed_norm(inputs_embeds)
         inputs_embeds = drop(inputs_embeds, self.dropout, self.training)
-        return inputs_embeds if self.embed_proj is None else self.embed_proj(inputs_embeds)
+        return inputs_embeds if self.embed_proj is None or self.projects_tokens else self.embed_proj(inputs_embeds)
 
     def _check_positions(self, position_ids: torch.Tensor) -> None:
         limit = self.config.max_position_embeddings
@@ -248,7 +252,7 @@ class TxStack(TxPreTrainedModel):
             **inputs: see `_run`.
 
         Returns:
-            *Shape:* `(batch, length, hidden_size)`.
+            *Shape:* `(batch, length, output_size)`.
 
         Raises:
             ValueError: see `embed`, `check_training`, `custom_mask` and `check_packing`; a position past the table of
@@ -345,7 +349,7 @@ class TxStack(TxPreTrainedModel):
                 is_causal=is_causal,
                 **kwargs,
             )
-        return self.norm(hidden_states)
+        return self.out_proj(self.norm(hidden_states))
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:

@@ -92,8 +92,7 @@ class LearnedPositions(PositionScheme):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.offset = config.position_offset
-        size = config.embedding_size or config.hidden_size
-        self.embed_positions = nn.Embedding(config.max_position_embeddings + self.offset, size)
+        self.embed_positions = nn.Embedding(config.max_position_embeddings + self.offset, config.sum_size)
 
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         return inputs_embeds + self.embed_positions(position_ids + self.offset)

@@ -122,7 +122,6 @@ REFUSALS = [
     ("mistral", dict(layer_types=["full_attention"] * 3), "layer_types = ["),
     ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
     ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
-    ("opt", dict(word_embed_proj_dim=16), "word_embed_proj_dim = 16"),
     ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("opt", dict(layerdrop=0.1), "layerdrop = 0.1"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),

@@ -73,6 +73,8 @@ ROUND_TRIPS: dict[str, tuple[str, dict[str, Any]]] = {
             num_key_value_heads=1,
             head_dim=6,
             embedding_size=12,
+            embedding_projection="tokens",
+            output_projection=True,
             tie_word_embeddings=False,
             attention_bias=True,
             attention_out_bias=False,
@@ -374,6 +376,9 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(norm_affine=False, norm_type="layernorm"), ("norm_affine = False", "norm_bias = False")),
     (dict(norm_affine=False, norm_unit_offset=True), ("norm_affine = False", "norm_unit_offset = False")),
     (dict(norm_affine=False, qk_norm=True, qk_norm_scope="heads"), ("norm_affine = False", "qk_norm_scope = 'head'")),
+    (dict(embedding_projection="token"), ("embedding_projection = 'token'", "Did you mean 'tokens'", "sum, tokens")),
+    (dict(embedding_projection="tokens"), ("embedding_projection = 'tokens'", "embedding_size", "hidden_size = 16")),
+    (dict(output_projection=True), ("output_projection = True", "embedding_size", "hidden_size = 16")),
     (dict(mixer_norm=False, norm_type="none"), ("mixer_norm = False", "norm_type")),
     (
         dict(mixer_norm=False, parallel_residual=True, parallel_shared_norm=True),

@@ -101,6 +101,18 @@ FEATURES = {
     "embedding_size_odd": dict(
         embedding_size=15, tie_word_embeddings=False, position_type="sinusoidal", embedding_norm=True
     ),
+    "token_projection": dict(
+        embedding_size=14, embedding_projection="tokens", tie_word_embeddings=False, position_type="learned"
+    ),
+    "token_projection_normed": dict(
+        embedding_size=14,
+        embedding_projection="tokens",
+        embedding_norm=True,
+        embedding_scale=3.0,
+        output_projection=True,
+        type_vocab_size=3,
+    ),
+    "output_projection": dict(embedding_size=14, output_projection=True, position_type="learned"),
     "position_offset": dict(position_type="learned", position_offset=2),
     "norm_unit_offset": dict(norm_unit_offset=True, norm_type="rmsnorm", qk_norm=True),
     "norm_without_weights": dict(norm_type="layernorm", norm_affine=False, norm_bias=False, qk_norm=True),

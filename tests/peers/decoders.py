@@ -135,6 +135,8 @@ CAUSAL = {
     "starcoder2_windows_unbiased": starcoder2(sliding_window=4, use_bias=False, tie_word_embeddings=False),
     "opt": opt(),
     "opt_post_unbiased": opt(do_layer_norm_before=False, enable_bias=False),
+    "opt_projected": opt(word_embed_proj_dim=16),
+    "opt_projected_post_untied": opt(word_embed_proj_dim=40, do_layer_norm_before=False, tie_word_embeddings=False),
     "opt_norms_without_weights": opt(layer_norm_elementwise_affine=False),
     "opt_no_final_norm_untied": opt(_remove_final_layer_norm=True, tie_word_embeddings=False),
     "phi": phi(),
@@ -155,6 +157,9 @@ CAUSAL = {
 }
 
 DECODER_HEADS = {
+    "opt_projected_classifier": converted(hf.OPTForSequenceClassification, OPT, positions="own")(
+        word_embed_proj_dim=16, num_labels=3
+    ),
     "llama_classifier": converted(hf.LlamaForSequenceClassification, STANDARD)(num_labels=3),
     "llama_token_classifier": converted(hf.LlamaForTokenClassification, STANDARD)(num_labels=3),
     "llama_question_answering": converted(hf.LlamaForQuestionAnswering, STANDARD)(),
