@@ -199,7 +199,7 @@ def stack(
     for idx in range(config.num_hidden_layers):
         x = layer(x, source, idx, config, weights, causal)
     x = norm(x, config, weights, "norm") if config.final_norm else x
-    return linear(x, weights, "out_proj") if config.output_projection else x
+    return linear(x, weights, "output_proj") if config.output_projection else x
 
 
 def logits(x: Tensor, config: Any, weights: Weights) -> Tensor:

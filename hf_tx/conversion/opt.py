@@ -78,7 +78,7 @@ OPT = Family(
         ),
         rule("decoder.final_layer_norm", "norm"),
         rule("decoder.project_in", "embed_proj"),
-        rule("decoder.project_out", "out_proj"),
+        rule("decoder.project_out", "output_proj"),
     ),
     heads=decoder_heads("OPT", "ForSequenceClassification", "ForQuestionAnswering"),
 )

@@ -58,7 +58,9 @@ class TxStack(TxPreTrainedModel):
             [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
         )
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
-        self.out_proj = nn.Linear(size, config.output_size, bias=False) if config.output_projection else nn.Identity()
+        self.output_proj = (
+            nn.Linear(size, config.output_size, bias=False) if config.output_projection else nn.Identity()
+        )
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
@@ -349,7 +351,7 @@ class TxStack(TxPreTrainedModel):
                 is_causal=is_causal,
                 **kwargs,
             )
-        return self.out_proj(self.norm(hidden_states))
+        return self.output_proj(self.norm(hidden_states))
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:

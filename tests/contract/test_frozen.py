@@ -212,7 +212,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...] | None]]] = {
     ),
     "projections": (
         dict(embedding_size=6, embedding_projection="tokens", output_projection=True),
-        {"embed_tokens.weight": (8, 6), "embed_proj.weight": (4, 6), "out_proj.weight": (6, 4)},
+        {"embed_tokens.weight": (8, 6), "embed_proj.weight": (4, 6), "output_proj.weight": (6, 4)},
     ),
 }
 

@@ -126,6 +126,21 @@ def test_a_pooling_layer_goes_before_the_pooling() -> None:
     assert head("encoder", "ForTokenClassification", add_pooling_layer=True).model.pooler is None
 
 
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_masked_language_model_without_a_transform_reads_the_states(projected: bool) -> None:
+    config = config_of(
+        "encoder",
+        embedding_size=10,
+        output_projection=projected,
+        mlm_head_transform=False,
+        tie_word_embeddings=projected,
+    )
+    model = enlarge(hf_tx.TxEncoderForMaskedLM(config)).eval()
+    states = model.model(input_ids=TEXTS[0][None]).last_hidden_state
+    assert states.shape[-1] == (10 if projected else config.hidden_size)
+    assert_close(model(input_ids=TEXTS[0][None]).logits, model.lm_head(states))
+
+
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("pooling", ["first", "mean", "late"])
 def test_what_a_pooling_layer_projects(pooling: str, side: str) -> None:
