@@ -112,6 +112,10 @@ CASES = {
         embedding_scale=32**0.5,
         head_dim=16,
     ),
+    "olmo2_like": decoder(**LLAMA, norm_position="residual_post", qk_norm=True, qk_norm_scope="all"),
+    "opt_like": decoder(
+        **GPT2, norm_position="post", embedding_size=16, embedding_projection="tokens", output_projection=True
+    ),
     "sparse_decoder": decoder(
         mixers="chunked,global_local", mixer_options={"chunked": {"chunk_size": 64}}, sliding_window=16
     ),
@@ -120,6 +124,15 @@ CASES = {
     "hybrid_decoder": stateful(decoder(mixers="gated_linear,full")),
     "bert_like": encoder(**BERT),
     "rope_encoder": encoder(mixers="sliding,full", sliding_window=3),
+    "mpnet_like": encoder(**BERT | dict(position_type="learned_relative", type_vocab_size=0)),
+    "modernbert_like": encoder(
+        mixers="full,sliding",
+        sliding_window=3,
+        embedding_norm=True,
+        per_layer_config={0: {"mixer_norm": False}},
+        classifier_transform=True,
+        transform_bias=False,
+    ),
     "t5_like": encoder_decoder(T5, T5),
     "bart_like": encoder_decoder(
         dict(position_type="learned", norm_position="post", embedding_norm=True, hidden_dropout=0.1),

@@ -25,7 +25,7 @@ def linear(x: Tensor, weights: Weights, name: str) -> Tensor:
 
 
 def norm(x: Tensor, config: Any, weights: Weights, name: str) -> Tensor:
-    weight = weights[f"{name}.weight"]
+    weight = weights[f"{name}.weight"] if config.norm_affine else torch.ones(())
     if config.norm_type == "layernorm":
         centred = x - x.mean(-1, keepdim=True)
         y = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + config.norm_eps) * weight
@@ -72,10 +72,10 @@ def position_bias(config: Any, weights: Weights, head: int, query: int, keys: li
     if config.position_type == "alibi":
         slope = alibi_slopes(config.num_attention_heads)[head]
         return torch.tensor([-slope * abs(query - key) for key in keys])
-    if config.position_type == "relative":
+    if config.position_type in ("relative", "learned_relative"):
         size = config.relative_attention_num_buckets, config.relative_attention_max_distance
         numbers = [bucket(key - query, causal, *size) for key in keys]
-        return weights["positions.relative.relative_bias.weight"][numbers, head]
+        return weights[f"positions.{config.position_type}.relative_bias.weight"][numbers, head]
     return torch.zeros(len(keys))
 
 
@@ -86,10 +86,12 @@ def attention(
     size, groups = config.head_dim, config.num_attention_heads // config.num_key_value_heads
     crosses = source is not None
     source = x if source is None else source
-    queries = linear(x, weights, "q_proj").unflatten(-1, (-1, size))
-    keys = linear(source, weights, "k_proj").unflatten(-1, (-1, size))
+    queries, keys = linear(x, weights, "q_proj"), linear(source, weights, "k_proj")
     values = linear(source, weights, "v_proj").unflatten(-1, (-1, size))
-    if config.qk_norm:
+    if config.qk_norm and config.qk_norm_scope == "all":
+        queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
+    queries, keys = queries.unflatten(-1, (-1, size)), keys.unflatten(-1, (-1, size))
+    if config.qk_norm and config.qk_norm_scope != "all":
         queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
     if config.position_type == "rope" and not crosses:
         queries = torch.stack([rotate(config, query, i) for i, query in enumerate(queries)])
@@ -124,8 +126,13 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
     def feed(y: Tensor) -> Tensor:
         return feed_forward(y, config, under(weights, "mlp."))
 
+    def enter(y: Tensor, name: str) -> Tensor:
+        if name == "mixer_norm" and not config.layer_config(idx).mixer_norm:
+            return y
+        return norm(y, config, weights, name)
+
     if config.parallel_residual:
-        added = mix(norm(x, config, weights, "mixer_norm"))
+        added = mix(enter(x, "mixer_norm"))
         if config.ffn_type != "none":
             own = "mixer_norm" if config.parallel_shared_norm else "mlp_norm"
             added = added + feed(norm(x, config, weights, own))
@@ -138,9 +145,11 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
         steps.append(("mlp", feed))
     for name, step in steps:
         if place == "pre":
-            x = x + factor * step(norm(x, config, weights, f"{name}_norm"))
+            x = x + factor * step(enter(x, f"{name}_norm"))
         elif place == "post":
             x = norm(x + factor * step(x), config, weights, f"{name}_norm")
+        elif place == "residual_post":
+            x = x + factor * norm(step(x), config, weights, f"{name}_post_norm")
         elif place == "sandwich":
             inner = step(norm(x, config, weights, f"{name}_norm"))
             x = x + factor * norm(inner, config, weights, f"{name}_post_norm")
@@ -168,26 +177,29 @@ def stack(
         token_types: *Shape:* `(length,)`.
 
     Returns:
-        *Shape:* `(length, hidden_size)`.
+        *Shape:* `(length, output_size)`.
     """
     x = weights["embed_tokens.weight"][tokens]
     if config.embedding_scale is not None:
         x = x * config.embedding_scale
+    if config.embedding_projection == "tokens":
+        x = linear(x, weights, "embed_proj")
     if config.type_vocab_size:
         x = x + weights["embed_types.weight"][torch.zeros_like(tokens) if token_types is None else token_types]
     if config.position_type == "sinusoidal":
         x = x + torch.stack([sinusoid(i, x.shape[-1]) for i in range(len(x))])
-    elif config.position_type == "learned":
-        x = x + weights["positions.learned.embed_positions.weight"][config.position_offset :][: len(x)]
+    elif config.position_type in ("learned", "learned_relative"):
+        x = x + weights[f"positions.{config.position_type}.embed_positions.weight"][config.position_offset :][: len(x)]
     elif config.position_type not in ("none", "relative", "alibi", "rope"):
         raise NotImplementedError(f"write the reference of position_type {config.position_type!r}")
     if config.embedding_norm:
         x = norm(x, config, weights, "embed_norm")
-    if config.embedding_size not in (None, config.hidden_size):
+    if config.embedding_size not in (None, config.hidden_size) and config.embedding_projection == "sum":
         x = linear(x, weights, "embed_proj")
     for idx in range(config.num_hidden_layers):
         x = layer(x, source, idx, config, weights, causal)
-    return norm(x, config, weights, "norm") if config.final_norm else x
+    x = norm(x, config, weights, "norm") if config.final_norm else x
+    return linear(x, weights, "output_proj") if config.output_projection else x
 
 
 def logits(x: Tensor, config: Any, weights: Weights) -> Tensor:

@@ -32,7 +32,7 @@ SIZES = dict(
     relative_attention_max_distance=10,
 )
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
-PLACES = ("pre", "post", "sandwich")
+PLACES = ("pre", "post", "residual_post", "sandwich")
 BACKENDS = ("eager", "sdpa", "flex_attention")
 FAMILIES = ("decoder", "encoder", "encoder_decoder")
 #: Window of the sliding layers: shorter than the texts of the tests.
@@ -93,6 +93,8 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 1.5 / math.sqrt(module.in_features))
         elif isinstance(module, nn.Embedding):
             normal(module.weight, 1.0)
+        elif getattr(module, "weight", None) is None:
+            continue
         elif isinstance(module, nn.LayerNorm):
             normal(module.weight, 0.3, 1.0)
         elif isinstance(module, RMSNorm):

@@ -21,7 +21,7 @@ _LANGUAGE_MODELS: dict[str, type[PreTrainedModel]] = {
 }
 # Part of the model to words in the names of its parameters, tried in this order.
 _PARTS = {
-    "head": ("lm_head.", "transform.", "pooler.", "score.", "qa_outputs."),
+    "head": ("lm_head.", "output_proj.", "transform.", "pooler.", "score.", "qa_outputs."),
     "embeddings": ("embed_", "positions."),
     "cross_mixers": ("cross_mixer.",),
     "mixers": (".mixer.",),

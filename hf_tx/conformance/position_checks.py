@@ -77,7 +77,7 @@ def position_reference(subject: PositionSubject) -> None:
 
 
 def _compare(reference: PositionReference, scheme: Any, config: Any, places: torch.Tensor, causal: bool) -> None:
-    size = config.embedding_size or config.hidden_size
+    size = config.sum_size
     inputs = torch.randn(1, places.shape[1], size)
     added = [
         torch.zeros(size) if reference.embed is None else reference.embed(config, scheme, int(at), size)

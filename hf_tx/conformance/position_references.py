@@ -100,6 +100,7 @@ POSITION_REFERENCES: dict[str, PositionReference] = {
     ),
     "learned": PositionReference(embed=learned, settings=({}, {"position_offset": 2})),
     "relative": PositionReference(bias=relative, settings=({"relative_attention_num_buckets": 8},)),
+    "learned_relative": PositionReference(embed=learned, bias=relative, settings=({}, {"position_offset": 2})),
     "alibi": PositionReference(bias=alibi, settings=({}, {"num_attention_heads": 8})),
     "rope": PositionReference(
         rotate=rotate,

@@ -65,10 +65,12 @@ def _softmax_attention(
 ) -> Tensor:
     """Attention in which the query at `i` sees the key at `j` where `visible(i, j)`; one head after the other."""
     size, groups = module.head_dim, module.num_key_value_groups
-    query = _linear(hidden_states, module.q_proj).unflatten(-1, (-1, size))
-    key = _linear(source_states, module.k_proj).unflatten(-1, (-1, size))
+    query, key = _linear(hidden_states, module.q_proj), _linear(source_states, module.k_proj)
+    if module.q_norm is not None and module.norms_heads_together:
+        query, key = module.q_norm(query), module.k_norm(key)
+    query, key = query.unflatten(-1, (-1, size)), key.unflatten(-1, (-1, size))
     value = _linear(source_states, module.v_proj).unflatten(-1, (-1, size))
-    if module.q_norm is not None:
+    if module.q_norm is not None and not module.norms_heads_together:
         query, key = module.q_norm(query), module.k_norm(key)
     if position_embeddings is not None:
         rotated = (
@@ -329,7 +331,10 @@ _OF_SCORES = dict(attention_sinks=True, attn_logit_softcapping=4.0, attention_bi
 _BLOCKS = dict(global_positions=[1, 4], random_blocks=2, block_size=2, seed=3)
 
 MIXER_REFERENCES: dict[str, Reference] = {
-    "full": Reference(_attention(_full), ({}, _OF_SCORES, dict(rope_interleaved=True, attention_scale=0.7))),
+    "full": Reference(
+        _attention(_full),
+        ({}, _OF_SCORES, dict(rope_interleaved=True, attention_scale=0.7, qk_norm=True, qk_norm_scope="all")),
+    ),
     "sliding": Reference(_attention(_sliding), (dict(sliding_window=4), dict(sliding_window=1, **_OF_SCORES))),
     "chunked": Reference(
         _attention(_chunked), (dict(options=dict(chunk_size=4)), dict(options=dict(chunk_size=3), **_OF_SCORES))

@@ -24,7 +24,7 @@ WEIGHTS: tuple[Rule, ...] = (
 )
 POOLER = rule("pooler.dense", "pooler.dense")
 
-FIELDS = (
+NAMES = (
     same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"),
     same("type_vocab_size", "classifier_dropout"),
     renamed(
@@ -32,20 +32,23 @@ FIELDS = (
         attention_probs_dropout_prob="attention_dropout",
         layer_norm_eps="norm_eps",
     ),
+)
+BLOCKS = dict(
+    norm_position="post",
+    embedding_norm=True,
+    ffn_type="mlp",
+    attention_bias=True,
+    attention_out_bias=True,
+    mlp_bias=True,
+    lm_head_bias=True,
+)
+FIELDS = (
+    *NAMES,
     only("the library computes no others any more", position_embedding_type="absolute"),
     only("an encoder is bidirectional", is_decoder=False),
     only("an encoder attends to no other", add_cross_attention=False),
     unread("use_cache"),  # an encoder has none
-    always(
-        position_type="learned",
-        norm_position="post",
-        embedding_norm=True,
-        ffn_type="mlp",
-        attention_bias=True,
-        attention_out_bias=True,
-        mlp_bias=True,
-        lm_head_bias=True,
-    ),
+    always(position_type="learned", **BLOCKS),
 )
 
 BERT = Family(

@@ -2,8 +2,8 @@
 """Cohere (Command R)."""
 
 from .family import DECODER, Family, decoder_heads
-from .fields import always, only, renamed, same
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, HEAD_DIM, SIZES, rope, weights
+from .fields import Entry, always, renamed, same
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, HEAD_DIM, QK_NORMS, SIZES, rope, weights
 
 COHERE = Family(
     model_type="cohere",
@@ -15,11 +15,16 @@ COHERE = Family(
         renamed(layer_norm_eps="norm_eps"),
         rope(),
         ATTENTION_BIAS,
-        only("all heads share the norm of their queries", use_qk_norm=False),
+        Entry(
+            ("use_qk_norm",),
+            ("qk_norm", "qk_norm_scope"),
+            lambda config: {"qk_norm": config.use_qk_norm, "qk_norm_scope": "heads" if config.use_qk_norm else "head"},
+            lambda settings: {"use_qk_norm": settings["qk_norm"]},
+        ),
         always(norm_type="layernorm", norm_bias=False, parallel_residual=True, parallel_shared_norm=True),
         always(rope_interleaved=True),
     ),
-    weights=weights(dict(**ATTENTION, **GATED, mixer_norm="input_layernorm")),
+    weights=weights(dict(**ATTENTION, **GATED, **QK_NORMS, mixer_norm="input_layernorm")),
     heads=decoder_heads("Cohere"),
 )
 

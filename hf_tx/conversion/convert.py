@@ -47,8 +47,9 @@ def from_hf(
 ) -> Any:
     """Return a model of the library as a model of hf_tx that computes the same.
 
-    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, and OPT, Phi-3,
-    StableLM and BLOOM have none on their embeddings.
+    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, ModernBERT after
+    attention and before the output of question answering, and OPT, Phi-3, StableLM and BLOOM have none on their
+    embeddings.
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
@@ -172,7 +173,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     if plan.unnamed:
         raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
     cls = getattr(transformers, head.theirs)
-    bare = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights and model.pooler is None
+    pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
     with _no_progress_bar():
         theirs, info = cls.from_pretrained(
             None,
@@ -181,7 +182,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
             dtype=model.dtype,
             device_map=_where(model),
             output_loading_info=True,
-            **({"add_pooling_layer": False} if bare else {}),
+            **({"add_pooling_layer": model.pooler is not None} if pools else {}),
         )
     missing = [name for name in info["missing_keys"] if not any(re.fullmatch(each, name) for each in family.dropped)]
     if missing or info["unexpected_keys"]:

@@ -8,12 +8,17 @@ from . import (
     cohere,
     distilbert,
     electra,
+    eurobert,
     gemma,
     gpt2,
     gpt_neox,
     gptj,
     granite,
     llama,
+    modernbert,
+    mpnet,
+    nomic_bert,
+    olmo,
     opt,
     phi,
     roberta,
@@ -25,20 +30,12 @@ from . import (
 from .family import Family
 
 _MODULES = (
-    *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, smollm3, stablelm, starcoder2, granite, cohere, bloom),
-    *(bert, roberta, distilbert, electra),
+    *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, olmo, smollm3, stablelm, starcoder2, granite, cohere, bloom),
+    *(bert, roberta, distilbert, electra, mpnet, modernbert, eurobert, nomic_bert),
     *(t5, bart),
 )
 
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
-_REORDERED = (
-    "its norms stand after a sublayer and inside the residual, and those of queries and keys are over all heads"
-)
-
 #: Families that the blocks cannot express, and why.
-REFUSED = {
-    "olmo2": _REORDERED,
-    "olmo3": _REORDERED,
-    "modernbert": "its first layer has no norm before its attention, and here all layers have one",
-}
+REFUSED: dict[str, str] = {}

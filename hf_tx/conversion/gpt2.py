@@ -1,8 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """GPT-2."""
 
+from typing import Any
+
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import always, computed, dropout, only, renamed, same, unread
+from .fields import Entry, always, computed, dropout, only, renamed, same, unread
 from .weights import rule
 
 DROPOUT = dropout("embd_pdrop", "resid_pdrop")
@@ -23,6 +25,16 @@ NAMES = renamed(
 )
 LAYER_NORM = dict(norm_type="layernorm", ffn_type="mlp", attention_bias=True, attention_out_bias=True, mlp_bias=True)
 
+
+def _read_scale(config: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"attention_scale": None if config.scale_attn_weights else 1.0}
+    if config.scale_attn_by_inverse_layer_idx:
+        first = (config.n_embd // config.n_head) ** -0.5 if config.scale_attn_weights else 1.0
+        deeper = range(1, config.n_layer)
+        found["per_layer_config"] = {str(idx): {"attention_scale": first / (idx + 1)} for idx in deeper}
+    return found
+
+
 GPT2 = Family(
     model_type="gpt2",
     kind=DECODER,
@@ -32,13 +44,15 @@ GPT2 = Family(
         N_INNER,
         DROPOUT,
         CLASSIFIER_DROPOUT,
-        computed(
-            "scale_attn_weights",
-            "attention_scale",
-            lambda config: None if config.scale_attn_weights else 1.0,
-            lambda settings: settings["attention_scale"] is None,
+        Entry(
+            ("scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
+            ("attention_scale", "per_layer_config"),
+            _read_scale,
+            lambda settings: {
+                "scale_attn_weights": settings["attention_scale"] is None,
+                "scale_attn_by_inverse_layer_idx": bool(settings["per_layer_config"]),
+            },
         ),
-        only("scores are scaled alike in all layers", scale_attn_by_inverse_layer_idx=False),
         only("the layers of a decoder attend to no encoder", add_cross_attention=False),
         unread("reorder_and_upcast_attn"),  # the precision of the scores in half precision
         unread("summary_type", "summary_use_proj", "summary_activation"),  # of a class that is refused

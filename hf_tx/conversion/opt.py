@@ -4,15 +4,24 @@
 from typing import Any
 
 from .family import DECODER, Family, decoder_heads
-from .fields import Entry, NotExpressible, always, only, renamed, same, several
+from .fields import Entry, Settings, always, only, renamed, same, several
 from .weights import layers, rule
 
 
-def _read_width(config: Any) -> dict[str, Any]:
-    if config.word_embed_proj_dim != config.hidden_size:
-        reason = f"the embeddings have hidden_size = {config.hidden_size}, or a projection that the head does not undo"
-        raise NotExpressible("word_embed_proj_dim", config.word_embed_proj_dim, reason)
-    return {"hidden_size": config.hidden_size}
+def _read_widths(config: Any) -> dict[str, Any]:
+    if config.word_embed_proj_dim == config.hidden_size:
+        return {"hidden_size": config.hidden_size}
+    return {
+        "hidden_size": config.hidden_size,
+        "embedding_size": config.word_embed_proj_dim,
+        "embedding_projection": "tokens",
+        "output_projection": True,
+    }
+
+
+def _write_widths(settings: Settings) -> dict[str, Any]:
+    size = settings["hidden_size"]
+    return {"hidden_size": size, "word_embed_proj_dim": settings["embedding_size"] or size}
 
 
 def _read_norms(config: Any) -> dict[str, Any]:
@@ -36,9 +45,9 @@ OPT = Family(
         ),
         Entry(
             ("hidden_size", "word_embed_proj_dim"),
-            ("hidden_size",),
-            _read_width,
-            lambda settings: dict.fromkeys(("hidden_size", "word_embed_proj_dim"), settings["hidden_size"]),
+            ("hidden_size", "embedding_size", "embedding_projection", "output_projection"),
+            _read_widths,
+            _write_widths,
         ),
         Entry(
             ("do_layer_norm_before", "_remove_final_layer_norm"),
@@ -50,7 +59,7 @@ OPT = Family(
             },
         ),
         several("enable_bias", "attention_bias", "attention_out_bias", "mlp_bias"),
-        only("norms have weights", layer_norm_elementwise_affine=True),
+        several("layer_norm_elementwise_affine", "norm_affine", "norm_bias"),
         only("no layer is left out in training", layerdrop=0.0),
         always(position_type="learned", position_offset=2, norm_type="layernorm", norm_eps=1e-5, ffn_type="mlp"),
     ),
@@ -68,6 +77,8 @@ OPT = Family(
             mlp_norm="final_layer_norm",
         ),
         rule("decoder.final_layer_norm", "norm"),
+        rule("decoder.project_in", "embed_proj"),
+        rule("decoder.project_out", "output_proj"),
     ),
     heads=decoder_heads("OPT", "ForSequenceClassification", "ForQuestionAnswering"),
 )

@@ -21,7 +21,7 @@ STABLELM = Family(
             lambda config: dict.fromkeys(("parallel_residual", "parallel_shared_norm"), config.use_parallel_residual),
             lambda settings: {"use_parallel_residual": settings["parallel_residual"]},
         ),
-        only("all heads share the norm of their queries", qk_layernorm=False),
+        only("it has one tensor a head, and a rule takes tensors apart only", qk_layernorm=False),
         always(norm_type="layernorm", attention_out_bias=False),
     ),
     weights=weights(LAYER),

@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .mixer import CROSS_MIXERS, MIXERS, Mixer
-from .norms import build_norm
+from .norms import build_qk_norm
 from .positions import apply_rotary
 
 
@@ -118,8 +118,9 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(sources, keys, bias=config.attention_bias)
         self.v_proj = nn.Linear(sources, keys, bias=config.attention_bias)
         self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_out_bias)
-        self.q_norm = build_norm(config, self.head_dim) if config.qk_norm else None
-        self.k_norm = build_norm(config, self.head_dim) if config.qk_norm else None
+        self.q_norm = build_qk_norm(config, config.num_attention_heads)
+        self.k_norm = build_qk_norm(config, config.num_key_value_heads)
+        self.norms_heads_together = config.qk_norm_scope == "all"
         self.sinks = nn.Parameter(torch.empty(config.num_attention_heads)) if config.attention_sinks else None
 
     def init_parameters(self) -> None:
@@ -130,8 +131,15 @@ class Attention(nn.Module):
     def _source_size(self, config: Any) -> int:
         return config.hidden_size
 
-    def _heads(self, projected: torch.Tensor) -> torch.Tensor:
-        return projected.view(*projected.shape[:-1], -1, self.head_dim)
+    def _heads(self, projected: torch.Tensor, norm: nn.Module | None = None) -> torch.Tensor:
+        """Normalise, and split into heads. *Shape:* `(batch, length, heads * head_dim)` to `(batch, heads, length,
+        head_dim)`."""
+        if norm is not None and self.norms_heads_together:
+            projected = norm(projected)
+        heads = projected.view(*projected.shape[:-1], -1, self.head_dim)
+        if norm is not None and not self.norms_heads_together:
+            heads = norm(heads)
+        return heads.transpose(1, 2)
 
     def _keys_and_values(
         self,
@@ -140,10 +148,8 @@ class Attention(nn.Module):
         cache: Cache | None,
         source_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        key = self._heads(self.k_proj(hidden_states))
-        if self.k_norm is not None:
-            key = self.k_norm(key)
-        key, value = key.transpose(1, 2), self._heads(self.v_proj(hidden_states)).transpose(1, 2)
+        key = self._heads(self.k_proj(hidden_states), self.k_norm)
+        value = self._heads(self.v_proj(hidden_states))
         if position_embeddings is not None:
             key = apply_rotary(key, *position_embeddings, interleaved=self.rope_interleaved)
         if cache is not None:
@@ -177,10 +183,7 @@ class Attention(nn.Module):
             *Shape:* `(batch, length, hidden_size)`, and the weights if the backend gives them. *Shape:* `(batch,
             heads, length, keys)`.
         """
-        query = self._heads(self.q_proj(hidden_states))
-        if self.q_norm is not None:
-            query = self.q_norm(query)
-        query = query.transpose(1, 2)
+        query = self._heads(self.q_proj(hidden_states), self.q_norm)
         if position_embeddings is not None:
             query = apply_rotary(query, *position_embeddings, interleaved=self.rope_interleaved)
         key, value = self._keys_and_values(hidden_states, position_embeddings, cache, source_states)

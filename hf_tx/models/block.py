@@ -20,6 +20,7 @@ class TxBlock(GradientCheckpointingLayer):
 
     - `pre`: `x + f(norm(x))` (Xiong et al., 2020, https://huggingface.co/papers/2002.04745),
     - `post`: `norm(x + f(x))` (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762),
+    - `residual_post`: `x + norm(f(x))` (Liu et al., 2021, https://huggingface.co/papers/2111.09883; OLMo 2),
     - `sandwich`: `x + norm(f(norm(x)))` (Ding et al., 2021, https://huggingface.co/papers/2105.13290).
 
     With `residual=False` the sum is `f` alone: a layer replaces what it reads.
@@ -35,8 +36,9 @@ class TxBlock(GradientCheckpointingLayer):
 
     def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, crosses: bool) -> None:
         super().__init__()
-        sandwich = config.norm_position == "sandwich"
-        self.norms_after = config.norm_position == "post"
+        place = config.norm_position
+        has_norm, has_post_norm = place != "residual_post", place in ("residual_post", "sandwich")
+        self.norms_after = place == "post"
         self.parallel = config.parallel_residual
         self.residual = config.residual
         self.residual_multiplier = config.residual_multiplier
@@ -45,22 +47,22 @@ class TxBlock(GradientCheckpointingLayer):
         mixer = MIXERS.get(config.mixers[layer_idx])
         self.mixer = mixer.module(config, layer_idx, backend_config, is_causal)
         self.takes_start = mixer.takes_start
-        self.mixer_norm = build_norm(config)
-        self.mixer_post_norm = build_norm(config) if sandwich else None
+        self.mixer_norm = build_norm(config) if has_norm and config.mixer_norm else None
+        self.mixer_post_norm = build_norm(config) if has_post_norm else None
 
         self.cross_mixer = None
         if crosses:
             cross = CROSS_MIXERS.get(config.cross_mixer)
             self.cross_mixer = cross(config, layer_idx, backend_config, is_causal=False)
-            self.cross_norm = build_norm(config)
-            self.cross_post_norm = build_norm(config) if sandwich else None
+            self.cross_norm = build_norm(config) if has_norm else None
+            self.cross_post_norm = build_norm(config) if has_post_norm else None
 
         feed_forward = FEED_FORWARDS.get(config.ffn_type)
         self.mlp = None
         if feed_forward is not None:
             self.mlp = feed_forward(config)
-            self.mlp_norm = None if self.parallel and config.parallel_shared_norm else build_norm(config)
-            self.mlp_post_norm = build_norm(config) if sandwich else None
+            self.mlp_norm = build_norm(config) if has_norm and not config.parallel_shared_norm else None
+            self.mlp_post_norm = build_norm(config) if has_post_norm else None
 
     def _enter(self, hidden_states: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
         return hidden_states if self.norms_after or norm is None else norm(hidden_states)

@@ -42,6 +42,10 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         hidden_size: features of a position.
         embedding_size: features of an embedding, projected to `hidden_size` when they differ (ELECTRA). Default:
             `hidden_size`.
+        embedding_projection: what is projected: the `sum` of all embeddings, normalised, with a bias (ELECTRA); or the
+            `tokens` alone, before anything is added, and without one (OPT).
+        output_projection: project the output of the stack to `embedding_size`, without a bias, so that a head can be
+            tied (OPT).
         num_hidden_layers: number of layers.
         mixers: the mixer of every layer: a list with one name a layer, or a pattern such as `"sliding*5,full"`, which
             is repeated over the depth. Attention: `full`, `sliding`, `chunked`, `dilated`, `global_local`. Linear in
@@ -58,9 +62,12 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         attn_logit_softcapping: bounds the scores smoothly at this value.
         attention_sinks: every head has a learned logit that takes part in the softmax and has no value, so that a
             query may attend to nothing (GPT-OSS).
-        qk_norm: normalise queries and keys of every head.
-        position_type: `none`, `sinusoidal`, `learned`, `relative` (T5), `alibi` or `rope`; the last three act on
-            attention only. Default: `rope` when a layer is attention, else `none`.
+        qk_norm: normalise queries and keys.
+        qk_norm_scope: what that norm is of: each `head`, with one weight for all; the `heads`, each with a weight of
+            its own and no bias (Cohere, StableLM); or `all` heads together (OLMo 2).
+        position_type: `none`; `sinusoidal` or `learned`, which are added to the embeddings; `relative` (T5), `alibi`
+            or `rope`, which act on attention; or `learned_relative`, both (MPNet). Default: `rope` when a layer is
+            attention, else `none`.
         rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
             `full_attention` and `sliding_attention`. Only configs with layers that rotate have this attribute.
         rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).
@@ -72,8 +79,11 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         embedding_norm: normalise the embeddings.
         embedding_scale: factor of the token embeddings.
         norm_type: `layernorm`, `rmsnorm` or `none`.
-        norm_position: `pre`, `post` or `sandwich`.
+        norm_position: `pre`, `post`, `residual_post` (OLMo 2, Swin v2) or `sandwich`; see [`TxBlock`].
+        mixer_norm: whether a mixer has the norm before it. With an `embedding_norm`, the first layer can do without
+            (ModernBERT): `per_layer_config={0: {"mixer_norm": False}}`.
         norm_eps: added to the variance.
+        norm_affine: whether norms have a weight (OLMo: none).
         norm_bias: whether `layernorm` has a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
         final_norm: normalise the output of the stack. Default: unless `norm_position` is `post`.
@@ -113,6 +123,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     vocab_size: int = 32_000
     hidden_size: int = 768
     embedding_size: int | None = None
+    embedding_projection: str = "sum"
+    output_projection: bool = False
     num_hidden_layers: int = 12
     mixers: list[str] | str = "full"
     mixer_options: dict[str, dict[str, Any]] | None = None
@@ -126,6 +138,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     attn_logit_softcapping: int | float | None = None
     attention_sinks: bool = False
     qk_norm: bool = False
+    qk_norm_scope: str = "head"
     position_type: str | None = None
     # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
@@ -139,7 +152,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     embedding_scale: int | float | None = None
     norm_type: str = "rmsnorm"
     norm_position: str = "pre"
+    mixer_norm: bool = True
     norm_eps: float = 1e-6
+    norm_affine: bool = True
     norm_bias: bool = True
     norm_unit_offset: bool = False
     final_norm: bool | None = None
@@ -254,6 +269,21 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         return [MIXERS.get(mixer).layer_type for mixer in self.mixers]
 
     @property
+    def token_size(self) -> int:
+        """Features of a token's embedding."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def sum_size(self) -> int:
+        """Features of what positions and token types are added to."""
+        return self.hidden_size if self.embedding_projection == "tokens" else self.token_size
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output of the stack."""
+        return self.token_size if self.output_projection else self.hidden_size
+
+    @property
     def rotary_dim(self) -> int:
         """Rotated features of a head, for one flat set of rope parameters."""
         return int(self.head_dim * self.rope_parameters.get("partial_rotary_factor", 1.0))  # type: ignore
@@ -334,9 +364,14 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         plan = {"embed_tokens": "embedding_rowwise"}
         # The library knows layers apart by their names only, and what is no attention runs whole on every device.
         if all(MIXERS.get(name).is_attention for name in self.mixers):
+            # Every device has all heads where a norm does not treat them alike.
+            whole = self.qk_norm_scope != "head"
             for name in ("q_proj", "k_proj", "v_proj"):
-                plan[f"layers.*.mixer.{name}"] = "colwise"
-            plan["layers.*.mixer.o_proj"] = "rowwise"
+                plan[f"layers.*.mixer.{name}"] = "colwise_gather_output" if whole else "colwise"
+            plan["layers.*.mixer.o_proj"] = "rowwise_split_input" if whole else "rowwise"
+            if self.qk_norm and not whole:
+                for name in ("q_norm", "k_norm"):
+                    plan[f"layers.*.mixer.{name}"] = "replicated_with_grad_allreduce"
         feed_forwards = {self.layer_config(idx).ffn_type for idx in range(self.num_hidden_layers)}
         if "glu" in feed_forwards:
             plan["layers.*.mlp.gate_proj"] = "colwise"

@@ -2,6 +2,7 @@
 """The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from .feed_forward import FEED_FORWARDS
 from .mixer import mixer_options
 from .mixers import MIXERS
 from .norms import NORMS
-from .positions import POSITIONS
+from .positions import POSITIONS, LearnedPositions, RelativePositions
 from .registry import nearest
 
 #: What one layer may have of its own.
@@ -24,6 +25,7 @@ PER_LAYER_FIELDS = (
     "ffn_type",
     "hidden_act",
     "intermediate_size",
+    "mixer_norm",
     "num_key_value_heads",
     "position_type",
     "sliding_window",
@@ -66,6 +68,12 @@ def check_sizes(config: Any) -> None:
     for field in ("embedding_scale", "logit_scale", "residual_multiplier"):
         value = getattr(config, field)
         require(value is None or value > 0, field, value, "must be above 0")
+    require_known("embedding_projection", config.embedding_projection, ("sum", "tokens"))
+    for field, neutral in (("embedding_projection", "sum"), ("output_projection", False)):
+        value = getattr(config, field)
+        projects = config.token_size != config.hidden_size
+        rule = f"needs an embedding_size other than hidden_size = {config.hidden_size}"
+        require(value == neutral or projects, field, value, rule)
     require(config.norm_eps > 0, "norm_eps", config.norm_eps, "must be above 0")
     require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
 
@@ -84,8 +92,9 @@ def check_mixers(config: Any) -> None:
         direction = "causal" if config.is_causal_family else "bidirectional"
         require(able, "mixers", name, f"cannot be {direction}")
     if not any(MIXERS.get(name).is_attention for name in used):
-        for field, neutral in _OF_SCORES.items():
-            value = getattr(config, field)
+        layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
+        for (field, neutral), layer in itertools.product(_OF_SCORES.items(), layers):
+            value = getattr(layer, field)
             require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
     for name, options in (config.mixer_options or {}).items():
         require(name in used, "mixer_options", name, f"is used by no layer; the mixers are {', '.join(used)}")
@@ -111,6 +120,11 @@ def check_layer(config: Any, mixer: str) -> None:
         require(getattr(config, field) is not None, field, None, f"must be set for mixer {mixer!r}")
     window = config.sliding_window
     require(window is None or window > 0, "sliding_window", window, "must be above 0")
+    if not config.mixer_norm:
+        place = config.norm_position
+        require(place == "pre", "mixer_norm", False, f"needs norm_position = 'pre', not {place!r}")
+        require(config.norm_type != "none", "mixer_norm", False, "needs a norm_type other than 'none'")
+        require(not config.parallel_shared_norm, "mixer_norm", False, "needs parallel_shared_norm = False")
     FEED_FORWARDS.get(config.ffn_type)
     require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
@@ -125,7 +139,22 @@ def check_layer(config: Any, mixer: str) -> None:
 def check_blocks(config: Any) -> None:
     NORMS.get(config.norm_type)
     place = config.norm_position
-    require_known("norm_position", place, ("pre", "post", "sandwich"))
+    require_known("norm_position", place, ("pre", "post", "residual_post", "sandwich"))
+    scope = config.qk_norm_scope
+    require_known("qk_norm_scope", scope, ("head", "heads", "all"))
+    require(config.qk_norm or scope == "head", "qk_norm_scope", scope, "needs qk_norm = True")
+    if scope == "heads":
+        rule = f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}"
+        require(config.norm_type in ("layernorm", "rmsnorm"), "qk_norm_scope", scope, rule)
+    if not config.norm_affine:
+        known = config.norm_type in ("layernorm", "rmsnorm")
+        require(known, "norm_affine", False, f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}")
+        require(
+            scope != "heads", "norm_affine", False, "heads without weights share their norm: qk_norm_scope = 'head'"
+        )
+        require(not config.norm_unit_offset, "norm_affine", False, "needs norm_unit_offset = False")
+        biased = config.norm_type == "layernorm" and config.norm_bias
+        require(not biased, "norm_affine", False, "needs norm_bias = False with norm_type = 'layernorm'")
     if config.norm_unit_offset:
         require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
     if not config.residual:
@@ -151,12 +180,13 @@ def check_heads_of_models(config: Any) -> None:
 
 
 def check_tied_size(config: Any, tied: bool) -> None:
-    """Check that a head of `hidden_size` features can use the weights of the embeddings, if it is to."""
+    """Check that a head of what the stack returns can use the weights of the embeddings, if it is to."""
     require(
-        not tied or config.embedding_size in (None, config.hidden_size),
+        not tied or config.token_size == config.output_size,
         "embedding_size",
         config.embedding_size,
-        f"a tied head needs hidden_size = {config.hidden_size}; set tie_word_embeddings = False",
+        f"a tied head needs hidden_size = {config.hidden_size}; set output_projection = True, or"
+        " tie_word_embeddings = False",
     )
 
 
@@ -164,7 +194,8 @@ def check_positions(config: Any) -> None:
     types = {config.layer_config(idx).position_type for idx in range(config.num_hidden_layers)}
     for name in types:
         scheme = POSITIONS.get(name)
-        taken = name == "none" or name in config.layer_positions
+        attends = any(MIXERS.get(mixer).is_attention for mixer in config.mixers)
+        taken = name == "none" or (name in config.layer_positions and (attends or not scheme.has_bias))
         mixers = ", ".join(dict.fromkeys(config.mixers))
         require(taken, "position_type", name, f"no layer is attention that takes it: the mixers are {mixers}")
         require(
@@ -173,7 +204,8 @@ def check_positions(config: Any) -> None:
             sorted(types),
             f"{name!r} is added to the embeddings and cannot belong to some layers only",
         )
-    if "relative" in types:
+    schemes = [POSITIONS.get(name) for name in types]
+    if any(issubclass(scheme, RelativePositions) for scheme in schemes):
         buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"
@@ -185,7 +217,8 @@ def check_positions(config: Any) -> None:
             f"must be above {buckets // 2}, half the buckets",
         )
     if config.position_offset:
-        require("learned" in types, "position_offset", config.position_offset, "needs position_type = 'learned'")
+        learned = any(issubclass(scheme, LearnedPositions) for scheme in schemes)
+        require(learned, "position_offset", config.position_offset, "needs position_type = 'learned'")
 
 
 def check_rope(config: Any, parameters: dict[str, Any]) -> None:

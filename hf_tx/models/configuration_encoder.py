@@ -18,12 +18,16 @@ class TxEncoderConfig(TxStackConfig):
     r"""Config of [`TxEncoderModel`] and its heads. The defaults give a ModernBERT-like model.
 
     Args:
-        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position, which sequence
-            classifiers then read (BERT).
+        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position or what
+            `pooler_pooling` says, which sequence classifiers then read (BERT).
         pooler_act: activation of that projection.
+        pooler_pooling: what it projects: the `first` position; the `mean` of the real ones; or each real one, and the
+            mean is taken behind the activation (`late`; EuroBERT).
         classifier_pooling: without a pooling layer, what a sequence classifier reads: the `first` position or the
             `mean` of the real ones.
         mlm_head_transform: the masked-LM head has a projection, an activation and a norm before the output (BERT).
+        classifier_transform: the classifiers, and question answering, have the same before theirs (ModernBERT).
+        transform_bias: whether that projection has a bias.
 
     All other arguments are those of [`TxStackConfig`].
 
@@ -59,8 +63,11 @@ class TxEncoderConfig(TxStackConfig):
     lm_head_bias: bool = True
     add_pooling_layer: bool = False
     pooler_act: str = "tanh"
+    pooler_pooling: str = "first"
     classifier_pooling: str = "first"
     mlm_head_transform: bool = True
+    classifier_transform: bool = False
+    transform_bias: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         require(not self.use_cache, "use_cache", self.use_cache, "an encoder has no cache")
@@ -69,6 +76,10 @@ class TxEncoderConfig(TxStackConfig):
     def validate_heads(self) -> None:
         """Check the fields of the heads."""
         require_known("classifier_pooling", self.classifier_pooling, ("first", "mean"))
+        require_known("pooler_pooling", self.pooler_pooling, ("first", "mean", "late"))
         require_known("pooler_act", self.pooler_act, ACT2FN)
+        if not self.transform_bias:
+            rule = "needs mlm_head_transform = True or classifier_transform = True"
+            require(self.mlm_head_transform or self.classifier_transform, "transform_bias", False, rule)
         if not self.mlm_head_transform:
             check_tied_size(self, self.tie_word_embeddings)

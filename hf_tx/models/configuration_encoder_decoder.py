@@ -90,7 +90,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         if not isinstance(self.encoder, PreTrainedConfig):
             self.encoder = TxEncoderConfig(**stacks["encoder"])
         if not isinstance(self.decoder, PreTrainedConfig):
-            stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.hidden_size)
+            stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.output_size)
             tied = stacks["decoder"].setdefault("tie_word_embeddings", self.tie_word_embeddings)
             rule = f"whether the head is tied is said once, and tie_word_embeddings = {self.tie_word_embeddings}"
             require(tied == self.tie_word_embeddings, "decoder.tie_word_embeddings", tied, rule)
@@ -192,11 +192,12 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         first, second = self.stacks
         check_crosses(second)
         width = second.cross_attention_hidden_size or second.hidden_size
+        size = "embedding_size" if first.output_projection else "hidden_size"
         require(
-            width == first.hidden_size,
+            width == first.output_size,
             "decoder.cross_attention_hidden_size",
             width,
-            f"must equal the encoder's hidden_size = {first.hidden_size}",
+            f"must equal the encoder's {size} = {first.output_size}",
         )
         if self.share_embeddings:
             for field in ("vocab_size", "embedding_size", "hidden_size"):

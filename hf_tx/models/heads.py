@@ -146,7 +146,7 @@ class TokenHead:
         """Add dropout and the output layer to the model."""
         dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
         self.dropout = nn.Dropout(dropout)
-        self.score = nn.Linear(config.hidden_size, config.num_labels)
+        self.score = nn.Linear(config.output_size, config.num_labels)
 
     def classify(
         self, hidden_states: torch.Tensor, labels: torch.Tensor | None, num_items_in_batch: torch.Tensor | int | None

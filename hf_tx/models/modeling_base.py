@@ -113,7 +113,7 @@ class TxPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, RMSNorm) and module.unit_offset:
-            init.zeros_(module.weight)
+            init.zeros_(module.weight)  # type: ignore[arg-type]
         elif isinstance(module, nn.PReLU):
             init.constant_(module.weight, 0.25)
         elif hasattr(module, "init_parameters"):

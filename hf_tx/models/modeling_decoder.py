@@ -124,7 +124,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
     def __init__(self, config: TxDecoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
         self.model = TxDecoderModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        self.lm_head = nn.Linear(config.output_size, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = TxDecoderModel(config)
-        self.score = nn.Linear(config.hidden_size, config.num_labels, bias=False)
+        self.score = nn.Linear(config.output_size, config.num_labels, bias=False)
         self.post_init()
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
@@ -315,7 +315,7 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
     def __init__(self, config: TxDecoderConfig) -> None:
         super().__init__(config)
         self.model = TxDecoderModel(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.output_size, 2)
         self.post_init()
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")

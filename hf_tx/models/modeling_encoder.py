@@ -41,16 +41,20 @@ class TxEncoderPreTrainedModel(TxPreTrainedModel):
 
 
 class Pooler(nn.Module):
-    """Projects and activates the state of the first real position (BERT)."""
+    """Projects and activates the state of the first real position (BERT), the mean of the real ones, or each of them
+    before it takes the mean."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.output_size, config.output_size)
         self.act_fn = ACT2FN[config.pooler_act]
+        self.pooling = config.pooler_pooling
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
         """*Shape:* `(batch, length, hidden_size)` to `(batch, hidden_size)`."""
-        return self.act_fn(self.dense(pooled_states(hidden_states, attention_mask, "first")))
+        if self.pooling == "late":
+            return pooled_states(self.act_fn(self.dense(hidden_states)), attention_mask, "mean")
+        return self.act_fn(self.dense(pooled_states(hidden_states, attention_mask, self.pooling)))
 
 
 class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
@@ -128,19 +132,23 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
         return BaseModelOutputWithPooling(last_hidden_state=hidden_states, pooler_output=pooled)
 
 
-class MaskedLMTransform(nn.Module):
-    """Projection, activation and norm before the output of a masked language model (BERT)."""
+class HeadTransform(nn.Module):
+    """Projection, activation and norm before the output of a head: of a masked language model (BERT), or of any
+    (ModernBERT)."""
 
-    def __init__(self, config: TxEncoderConfig) -> None:
+    def __init__(self, config: TxEncoderConfig, size: int) -> None:
         super().__init__()
-        size = config.embedding_size or config.hidden_size
-        self.dense = nn.Linear(config.hidden_size, size)
+        self.dense = nn.Linear(config.output_size, size, bias=config.transform_bias)
         self.act_fn = ACT2FN[config.hidden_act]
         self.norm = build_norm(config, size)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """*Shape:* `(..., hidden_size)` to `(..., embedding_size)`."""
+        """*Shape:* `(..., hidden_size)` to `(..., size)`."""
         return self.norm(self.act_fn(self.dense(hidden_states)))
+
+
+def _classifier_transform(config: TxEncoderConfig) -> nn.Module:
+    return HeadTransform(config, config.output_size) if config.classifier_transform else nn.Identity()
 
 
 class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
@@ -155,8 +163,8 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
     def __init__(self, config: TxEncoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
         self.model = TxEncoderModel(config, add_pooling_layer=False)
-        size = config.embedding_size or config.hidden_size
-        self.transform = MaskedLMTransform(config) if config.mlm_head_transform else None
+        size = config.token_size if config.mlm_head_transform else config.output_size
+        self.transform = HeadTransform(config, size) if config.mlm_head_transform else None
         self.lm_head = nn.Linear(size, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
 
@@ -213,8 +221,9 @@ class _TextScorer(TxEncoderPreTrainedModel):
         super().__init__(config)
         dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
         self.model = TxEncoderModel(config)
+        self.transform = _classifier_transform(config)
         self.dropout = nn.Dropout(dropout)
-        self.score = nn.Linear(config.hidden_size, num_scores)
+        self.score = nn.Linear(config.output_size, num_scores)
         self.post_init()
 
     def scores(self, attention_mask: torch.Tensor | None, **inputs: Any) -> tuple[torch.Tensor, Any]:
@@ -223,7 +232,7 @@ class _TextScorer(TxEncoderPreTrainedModel):
         pooled = outputs.pooler_output
         if pooled is None:
             pooled = pooled_states(outputs.last_hidden_state, attention_mask, self.config.classifier_pooling)
-        return self.score(self.dropout(pooled)), outputs
+        return self.score(self.dropout(self.transform(pooled))), outputs
 
 
 class TxEncoderForSequenceClassification(_TextScorer):
@@ -341,6 +350,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = TxEncoderModel(config, add_pooling_layer=False)
+        self.transform = _classifier_transform(config)
         self.build_classifier(config)
         self.post_init()
 
@@ -379,7 +389,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.classify(outputs.last_hidden_state, labels, num_items_in_batch)
+        loss, logits = self.classify(self.transform(outputs.last_hidden_state), labels, num_items_in_batch)
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -391,7 +401,8 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__(config)
         self.model = TxEncoderModel(config, add_pooling_layer=False)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.transform = _classifier_transform(config)
+        self.qa_outputs = nn.Linear(config.output_size, 2)
         self.post_init()
 
     @can_return_tuple
@@ -432,9 +443,8 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, start_logits, end_logits = question_answering(
-            self.qa_outputs(outputs.last_hidden_state), start_positions, end_positions, num_items_in_batch
-        )
+        scores = self.qa_outputs(self.transform(outputs.last_hidden_state))
+        loss, start_logits, end_logits = question_answering(scores, start_positions, end_positions, num_items_in_batch)
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits,

@@ -309,7 +309,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         super().__init__(config, loss_implementation)
         self.model = TxEncoderDecoderModel(config)
         _, decoder = config.stacks
-        self.lm_head = nn.Linear(decoder.hidden_size, decoder.vocab_size, bias=decoder.lm_head_bias)
+        self.lm_head = nn.Linear(decoder.output_size, decoder.vocab_size, bias=decoder.lm_head_bias)
         source = "encoder" if config.share_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{source}.embed_tokens.weight"}
         self.post_init()
@@ -432,7 +432,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         self.model = TxEncoderDecoderModel(config)
         dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
         self.dropout = nn.Dropout(dropout)
-        self.score = nn.Linear(decoder.hidden_size, config.num_labels)
+        self.score = nn.Linear(decoder.output_size, config.num_labels)
         self.post_init()
 
     @can_return_tuple

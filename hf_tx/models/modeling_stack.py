@@ -25,7 +25,7 @@ from .masks import (
 from .mixers import CROSS_MIXERS, MIXERS
 from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
-from .positions import POSITIONS
+from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
 
 logger = logging.get_logger(__name__)
@@ -44,12 +44,13 @@ class TxStack(TxPreTrainedModel):
 
     def __init__(self, config: Any, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
-        size = config.embedding_size or config.hidden_size
+        tokens, summed, size = config.token_size, config.sum_size, config.hidden_size
         self.vocab_size = config.vocab_size
-        self.embed_tokens = nn.Embedding(config.vocab_size, size)
-        self.embed_types = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
-        self.embed_norm = build_norm(config, size) if config.embedding_norm else None
-        self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
+        self.embed_tokens = nn.Embedding(config.vocab_size, tokens)
+        self.embed_types = nn.Embedding(config.type_vocab_size, summed) if config.type_vocab_size else None
+        self.embed_norm = build_norm(config, summed) if config.embedding_norm else None
+        self.projects_tokens = config.embedding_projection == "tokens"
+        self.embed_proj = nn.Linear(tokens, size, bias=not self.projects_tokens) if tokens != size else None
         self.dropout = config.hidden_dropout
 
         self.starts_from_source = self.crosses and config.initial_state == "encoder"
@@ -58,6 +59,9 @@ class TxStack(TxPreTrainedModel):
             [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
         )
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
+        self.output_proj = (
+            nn.Linear(size, config.output_size, bias=False) if config.output_projection else nn.Identity()
+        )
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
@@ -93,7 +97,9 @@ class TxStack(TxPreTrainedModel):
     def finish_embedding(
         self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, token_type_ids: torch.Tensor | None
     ) -> torch.Tensor:
-        """Add token types and positions, then normalise, project and drop."""
+        """Add token types and positions, then normalise and drop; project before or after that."""
+        if self.embed_proj is not None and self.projects_tokens:
+            inputs_embeds = self.embed_proj(inputs_embeds)
         if self.embed_types is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros_like(position_ids)
@@ -105,11 +111,12 @@ class TxStack(TxPreTrainedModel):
         if self.embed_norm is not None:
             inputs_embeds = self.embed_norm(inputs_embeds)
         inputs_embeds = drop(inputs_embeds, self.dropout, self.training)
-        return inputs_embeds if self.embed_proj is None else self.embed_proj(inputs_embeds)
+        return inputs_embeds if self.embed_proj is None or self.projects_tokens else self.embed_proj(inputs_embeds)
 
     def _check_positions(self, position_ids: torch.Tensor) -> None:
         limit = self.config.max_position_embeddings
-        if "learned" not in self.positions or is_tracing(position_ids):
+        bounded = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
+        if not bounded or is_tracing(position_ids):
             return
         last = int(position_ids.max()) if position_ids.numel() else 0
         if last >= limit:
@@ -219,7 +226,8 @@ class TxStack(TxPreTrainedModel):
         length, device = inputs_embeds.shape[1], inputs_embeds.device
         by_distance = takes_distances(self.config._attn_implementation)
         for name, group in zip(self.layer_positions, self.layer_groups, strict=True):
-            if not self.positions[name].has_bias or (name, group.key) in biases:
+            biased = self.positions[name].has_bias and MIXERS.get(group.mixer).is_attention
+            if not biased or (name, group.key) in biases:
                 continue
             keys, first = self._keys(cache, group, length)
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
@@ -247,7 +255,7 @@ class TxStack(TxPreTrainedModel):
             **inputs: see `_run`.
 
         Returns:
-            *Shape:* `(batch, length, hidden_size)`.
+            *Shape:* `(batch, length, output_size)`.
 
         Raises:
             ValueError: see `embed`, `check_training`, `custom_mask` and `check_packing`; a position past the table of
@@ -348,7 +356,7 @@ class TxStack(TxPreTrainedModel):
                 is_causal=is_causal,
                 **kwargs,
             )
-        return self.norm(hidden_states)
+        return self.output_proj(self.norm(hidden_states))
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Position schemes: how a model learns where a token stands.
 
-A scheme works at one of three places, and each place is a method with a neutral default: it adds something to the
+There are three places where a scheme can work, and each is a method with a neutral default: it adds something to the
 embeddings (`embed`), rotates queries and keys (`rotate`), or adds a bias to the attention scores (`bias`).
 Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
 rotary frequencies, which the library's own weight initialisation recomputes.
@@ -92,8 +92,7 @@ class LearnedPositions(PositionScheme):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.offset = config.position_offset
-        size = config.embedding_size or config.hidden_size
-        self.embed_positions = nn.Embedding(config.max_position_embeddings + self.offset, size)
+        self.embed_positions = nn.Embedding(config.max_position_embeddings + self.offset, config.sum_size)
 
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         return inputs_embeds + self.embed_positions(position_ids + self.offset)
@@ -138,6 +137,11 @@ class RelativePositions(PositionScheme):
     def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
         buckets = relative_position_buckets(distance, is_causal, self.num_buckets, self.max_distance)
         return self.relative_bias(buckets).permute(2, 0, 1)[None].to(dtype)
+
+
+class LearnedRelativePositions(LearnedPositions, RelativePositions):
+    """Both: a learned vector a position at the embeddings, and a learned bias of distances at the scores (Song et al.,
+    2020, https://huggingface.co/papers/2004.09297)."""
 
 
 def relative_position_buckets(
@@ -277,5 +281,6 @@ POSITIONS.register("none", PositionScheme)
 POSITIONS.register("sinusoidal", SinusoidalPositions)
 POSITIONS.register("learned", LearnedPositions)
 POSITIONS.register("relative", RelativePositions)
+POSITIONS.register("learned_relative", LearnedRelativePositions)
 POSITIONS.register("alibi", AlibiPositions)
 POSITIONS.register("rope", RopePositions)

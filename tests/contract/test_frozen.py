@@ -179,6 +179,62 @@ def test_keys_of_the_pooling_layer() -> None:
     assert [key for key in model.state_dict() if "pooler" in key] == ["pooler.dense.weight", "pooler.dense.bias"]
 
 
+# Shapes of the weights that an option adds or changes; None: it takes them away.
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...] | None]]] = {
+    "heads": (
+        dict(qk_norm=True, qk_norm_scope="heads"),
+        {"layers.0.mixer.q_norm.weight": (2, 2), "layers.0.mixer.k_norm.weight": (2, 2)},
+    ),
+    "all": (
+        dict(qk_norm=True, qk_norm_scope="all"),
+        {"layers.0.mixer.q_norm.weight": (4,), "layers.0.mixer.k_norm.weight": (4,)},
+    ),
+    "residual_post": (
+        dict(norm_position="residual_post"),
+        {
+            "layers.0.mixer_norm.weight": None,
+            "layers.0.mixer_post_norm.weight": (4,),
+            "layers.0.mlp_norm.weight": None,
+            "layers.0.mlp_post_norm.weight": (4,),
+        },
+    ),
+    "no_mixer_norm": (dict(mixer_norm=False), {"layers.0.mixer_norm.weight": None}),
+    "no_norm_affine": (
+        dict(norm_affine=False),
+        {"layers.0.mixer_norm.weight": None, "layers.0.mlp_norm.weight": None, "norm.weight": None},
+    ),
+    "learned_relative": (
+        BUCKETS | dict(position_type="learned_relative"),
+        {
+            "positions.learned_relative.embed_positions.weight": (5, 4),
+            "positions.learned_relative.relative_bias.weight": (4, 2),
+        },
+    ),
+    "projections": (
+        dict(embedding_size=6, embedding_projection="tokens", output_projection=True),
+        {"embed_tokens.weight": (8, 6), "embed_proj.weight": (4, 6), "output_proj.weight": (6, 4)},
+    ),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_keys_that_an_option_changes(option: str) -> None:
+    settings, expected = OPTIONS[option]
+    with_it, without = (
+        {key: tuple(weight.shape) for key, weight in hf_tx.TxDecoderModel(config).state_dict().items()}
+        for config in (hf_tx.TxDecoderConfig(**SIZES, **settings), hf_tx.TxDecoderConfig(**SIZES))
+    )
+    keys = with_it.keys() | without.keys()
+    assert {key: with_it.get(key) for key in keys if with_it.get(key) != without.get(key)} == expected
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if family_of(name) == "encoder"])
+def test_keys_of_a_classifier_with_a_transform(name: str) -> None:
+    model = getattr(hf_tx, name)(hf_tx.TxEncoderConfig(**SIZES, classifier_transform=True))
+    keys = [key for key in model.state_dict() if key.startswith("transform.")]
+    assert keys == [f"transform.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")]
+
+
 @pytest.mark.parametrize("model_type", AUTO_CLASSES)
 def test_auto_classes(model_type: str) -> None:
     config = CONFIGS[model_type]

@@ -207,8 +207,9 @@ def test_the_encoder_of_an_encoder_decoder_alone(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("pools", [True, False])
-def test_a_pooling_layer_is_there_if_the_source_has_one(pools: bool) -> None:
-    theirs = hf.BertModel(hf.BertConfig(**STANDARD), add_pooling_layer=pools)
+@pytest.mark.parametrize("cls", [hf.BertModel, hf.NomicBertModel])  # the default of one is True, of the other False
+def test_a_pooling_layer_is_there_if_the_source_has_one(cls: Any, pools: bool) -> None:
+    theirs = cls(cls.config_class(**STANDARD), add_pooling_layer=pools)
     ours = hf_tx.from_hf(theirs)
     assert (ours.pooler is not None) == pools
     assert (hf_tx.to_hf(ours).pooler is not None) == pools

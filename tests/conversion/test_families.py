@@ -25,7 +25,7 @@ from hf_tx.conversion.convert import family_of
 from hf_tx.conversion.families import REFUSED
 from hf_tx.conversion.fields import SHARED
 
-PEERS = {name: peer for name, peer in (CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ).items() if peer.settings is None}
+PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ
 CONFIGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(FAMILIES, STANDARD | dict(num_key_value_heads=2)),
     **dict.fromkeys(("bert", "electra"), STANDARD),
@@ -36,7 +36,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bloom": BLOOM,
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), STANDARD | dict(num_key_value_heads=2, head_dim=12)),
     "distilbert": DISTILBERT,
-    **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA),
+    **dict.fromkeys(("roberta", "xlm-roberta", "mpnet"), ROBERTA),
+    **dict.fromkeys(("modernbert", "nomic_bert"), STANDARD),
     **dict.fromkeys(("t5", "mt5"), T5),
     **dict.fromkeys(("bart", "mbart"), BART),
 }
@@ -120,14 +121,11 @@ REFUSALS = [
     ("llama", dict(quantization_config={"quant_method": "bitsandbytes"}), "quantization_config = {"),
     ("mistral", dict(layer_types=["full_attention"] * 3), "layer_types = ["),
     ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
-    ("gpt2", dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx = True"),
     ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
-    ("opt", dict(word_embed_proj_dim=16), "word_embed_proj_dim = 16"),
-    ("opt", dict(layer_norm_elementwise_affine=False), "layer_norm_elementwise_affine = False"),
+    ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("opt", dict(layerdrop=0.1), "layerdrop = 0.1"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
-    ("cohere", dict(use_qk_norm=True), "use_qk_norm = True"),
     ("stablelm", dict(qk_layernorm=True), "qk_layernorm = True"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
@@ -138,6 +136,11 @@ REFUSALS = [
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
     ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("mpnet", dict(pad_token_id=0), "pad_token_id = 0"),
+    ("mpnet", dict(relative_attention_num_buckets=16), "relative_attention_num_buckets = 16"),
+    ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
+    ("modernbert", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
+    ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),
     ("bart", dict(encoder_layerdrop=0.1), "encoder_layerdrop = 0.1"),
     ("mbart", dict(decoder_layerdrop=0.1), "decoder_layerdrop = 0.1"),
     ("bart", dict(is_decoder=True), "is_decoder = True"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from tiny_models import TOKENS, build
+from tiny_models import PLACES, TOKENS, build
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
 
@@ -73,12 +73,15 @@ ROUND_TRIPS: dict[str, tuple[str, dict[str, Any]]] = {
             num_key_value_heads=1,
             head_dim=6,
             embedding_size=12,
+            embedding_projection="tokens",
+            output_projection=True,
             tie_word_embeddings=False,
             attention_bias=True,
             attention_out_bias=False,
             attention_scale=0.25,
             attn_logit_softcapping=30.0,
             qk_norm=True,
+            qk_norm_scope="heads",
             rope_interleaved=True,
             type_vocab_size=2,
             embedding_norm=True,
@@ -355,7 +358,8 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # names
     (dict(position_type="roep"), ("position_type", "'roep'", "Did you mean 'rope'", *POSITIONS)),
     (dict(norm_type="rms"), ("norm_type", "'rms'", "Did you mean 'rmsnorm'", *NORMS)),
-    (dict(norm_position="per"), ("norm_position = 'per'", "Did you mean 'pre'", "pre", "post", "sandwich")),
+    (dict(norm_position="per"), ("norm_position = 'per'", "Did you mean 'pre'", *PLACES)),
+    (dict(qk_norm=True, qk_norm_scope="al"), ("qk_norm_scope = 'al'", "Did you mean 'all'", "head, heads, all")),
     (dict(hidden_act="gelo"), ("hidden_act = 'gelo'", "Did you mean 'gelu'", *ACT2FN)),
     (dict(ffn_type="swiglu"), ("ffn_type", "'swiglu'", *FEED_FORWARDS)),
     (dict(problem_type="single_label_classification", num_labels=1), ("problem_type", "num_labels")),
@@ -366,6 +370,20 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(position_offset=2), ("position_offset = 2", "learned")),
     (dict(position_type="learned", position_offset=-1), ("position_offset = -1", "below 0")),
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
+    (dict(qk_norm_scope="all"), ("qk_norm_scope = 'all'", "qk_norm = True")),
+    (dict(mixer_norm=False, norm_position="sandwich"), ("mixer_norm = False", "norm_position = 'pre'", "'sandwich'")),
+    (dict(norm_affine=False, norm_type="none"), ("norm_affine = False", "'none'")),
+    (dict(norm_affine=False, norm_type="layernorm"), ("norm_affine = False", "norm_bias = False")),
+    (dict(norm_affine=False, norm_unit_offset=True), ("norm_affine = False", "norm_unit_offset = False")),
+    (dict(norm_affine=False, qk_norm=True, qk_norm_scope="heads"), ("norm_affine = False", "qk_norm_scope = 'head'")),
+    (dict(embedding_projection="token"), ("embedding_projection = 'token'", "Did you mean 'tokens'", "sum, tokens")),
+    (dict(embedding_projection="tokens"), ("embedding_projection = 'tokens'", "embedding_size", "hidden_size = 16")),
+    (dict(output_projection=True), ("output_projection = True", "embedding_size", "hidden_size = 16")),
+    (dict(mixer_norm=False, norm_type="none"), ("mixer_norm = False", "norm_type")),
+    (
+        dict(mixer_norm=False, parallel_residual=True, parallel_shared_norm=True),
+        ("mixer_norm = False", "parallel_shared_norm = False"),
+    ),
     (dict(parallel_shared_norm=True), ("parallel_shared_norm = True", "parallel_residual")),
     (dict(norm_unit_offset=True, norm_type="layernorm"), ("norm_unit_offset = True", "rmsnorm")),
     (dict(position_type="relative", relative_attention_num_buckets=6), ("relative_attention_num_buckets = 6", "4")),
@@ -469,6 +487,12 @@ def test_bad_value_in_a_stack(stack: str, settings: dict[str, Any], words: tuple
         ("encoder", dict(pooler_act="tahn"), ("pooler_act = 'tahn'", "'tanh'")),
         ("encoder", dict(use_cache=True), ("use_cache = True", "encoder")),
         ("encoder", dict(cross_mixer="full"), ("TxEncoderConfig", "'cross_mixer'")),
+        (
+            "encoder",
+            dict(pooler_pooling="lat"),
+            ("pooler_pooling = 'lat'", "Did you mean 'late'", "first, mean, late"),
+        ),
+        ("encoder", dict(transform_bias=False, mlm_head_transform=False), ("transform_bias = False", "mlm_head_tra")),
         ("encoder", dict(embedding_size=8, mlm_head_transform=False), ("embedding_size = 8", "hidden_size = 16")),
         ("encoder_decoder", dict(decoder_cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),
         ("encoder_decoder", dict(decoder_parallel_residual=True), ("parallel_residual = True", "encoder")),
@@ -762,9 +786,10 @@ def test_defaults_follow_other_fields() -> None:
     config = make("decoder", num_attention_heads=4)
     assert (config.num_key_value_heads, config.head_dim, config.intermediate_size) == (4, 4, 64)
     assert make("decoder", attention_bias=True).attention_out_bias is True
-    assert [make("decoder", norm_position=place).final_norm for place in ("pre", "post", "sandwich")] == [
+    assert [make("decoder", norm_position=place).final_norm for place in PLACES] == [
         True,
         False,
+        True,
         True,
     ]
     assert make("decoder", norm_position="post", final_norm=True).final_norm is True
@@ -802,13 +827,32 @@ def test_a_default_config_has_what_clients_read(family: str, caplog: pytest.LogC
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("settings", "queries", "norm", "out"),
+    [
+        ({}, "colwise", None, "rowwise"),
+        (dict(qk_norm=True), "colwise", "replicated_with_grad_allreduce", "rowwise"),
+        (dict(qk_norm=True, qk_norm_scope="heads"), "colwise_gather_output", None, "rowwise_split_input"),
+        (dict(qk_norm=True, qk_norm_scope="all"), "colwise_gather_output", None, "rowwise_split_input"),
+    ],
+    ids=["none", "head", "heads", "all"],
+)
+def test_heads_are_sharded_unless_their_norm_needs_them_all(
+    settings: dict[str, Any], queries: str, norm: str | None, out: str
+) -> None:
+    plan = make("decoder", **settings).base_model_tp_plan
+    assert [plan.get(f"layers.*.mixer.{name}") for name in ("q_proj", "k_norm", "o_proj")] == [queries, norm, out]
+
+
 def test_parts_of_layers_follow_their_own_config(tmp_path: Path) -> None:
     changes = {"intermediate_size": 20, "hidden_act": "relu", "num_key_value_heads": 1, "sliding_window": 3}
+    changes |= {"mixer_norm": False}
     settings = dict(mixers="sliding", sliding_window=8, per_layer_config={1: changes})
     model = hf_tx.TxDecoderModel(through_file(make("decoder", **settings), tmp_path))
     assert [block.mlp.up_proj.out_features for block in model.layers] == [64, 20]
     assert [block.mixer.k_proj.out_features for block in model.layers] == [16, 8]
     assert [block.mixer.sliding_window for block in model.layers] == [8, 3]
+    assert [block.mixer_norm is None for block in model.layers] == [False, True]
     assert [type(block.mlp.act_fn) for block in model.layers] == [type(ACT2FN["silu"]), type(ACT2FN["relu"])]
 
 

@@ -126,6 +126,62 @@ def test_a_pooling_layer_goes_before_the_pooling() -> None:
     assert head("encoder", "ForTokenClassification", add_pooling_layer=True).model.pooler is None
 
 
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_masked_language_model_without_a_transform_reads_the_states(projected: bool) -> None:
+    config = config_of(
+        "encoder",
+        embedding_size=10,
+        output_projection=projected,
+        mlm_head_transform=False,
+        tie_word_embeddings=projected,
+    )
+    model = enlarge(hf_tx.TxEncoderForMaskedLM(config)).eval()
+    states = model.model(input_ids=TEXTS[0][None]).last_hidden_state
+    assert states.shape[-1] == (10 if projected else config.hidden_size)
+    assert_close(model(input_ids=TEXTS[0][None]).logits, model.lm_head(states))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("pooling", ["first", "mean", "late"])
+def test_what_a_pooling_layer_projects(pooling: str, side: str) -> None:
+    model = head("encoder", "ForSequenceClassification", add_pooling_layer=True, pooler_pooling=pooling)
+    batch, mask = padded(TEXTS, side)
+    dense = model.model.pooler.dense
+    expected = []
+    for text in TEXTS:
+        state = model.model(input_ids=text[None]).last_hidden_state[0]
+        if pooling == "late":
+            expected.append(torch.tanh(dense(state)).mean(0))
+        else:
+            expected.append(torch.tanh(dense(state[0] if pooling == "first" else state.mean(0))))
+    assert_close(model.model(input_ids=batch, attention_mask=mask).pooler_output, torch.stack(expected))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "output", "pools"),
+    [
+        ("ForSequenceClassification", "score", True),
+        ("ForMultipleChoice", "score", True),
+        ("ForTokenClassification", "score", False),
+        ("ForQuestionAnswering", "qa_outputs", False),
+    ],
+)
+def test_classifiers_may_have_the_transform_of_a_language_model(
+    kind: str, output: str, pools: bool, bias: bool
+) -> None:
+    model = head("encoder", kind, classifier_transform=True, transform_bias=bias)
+    ids = TEXTS[0][None]
+    states = model.model(input_ids=ids).last_hidden_state
+    dense, norm = model.transform.dense, model.transform.norm
+    assert (dense.bias is not None) == bias
+    transformed = norm(torch.nn.functional.gelu(dense(states[:, 0] if pools else states)))
+    outputs = model(input_ids=ids[None] if kind == "ForMultipleChoice" else ids)
+    logits = [outputs[name] for name in ("start_logits", "end_logits") if name in outputs]
+    found = torch.stack(logits, dim=-1) if logits else outputs.logits
+    assert_close(found, getattr(model, output)(transformed))
+
+
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_pooling_needs_a_mask_that_says_what_is_real(pooling: str) -> None:
     model = head("encoder", "ForSequenceClassification", classifier_pooling=pooling)

@@ -441,6 +441,10 @@ def test_gradients_flow_through_a_dynamic_state():
         (dict(mixers="lstm", position_type="rope"), ("position_type = 'rope'", "no layer is attention", "lstm")),
         (dict(mixers="delta", position_type="alibi"), ("position_type = 'alibi'", "no layer is attention")),
         (dict(mixers="delta", attn_logit_softcapping=3.0), ("attn_logit_softcapping = 3.0", "no layer has scores")),
+        (
+            dict(mixers="delta", per_layer_config={1: {"attention_scale": 0.3}}),
+            ("attention_scale = 0.3", "no layer has scores"),
+        ),
         (dict(mixers="gru", attention_sinks=True), ("attention_sinks = True", "no layer has scores")),
         (dict(mixers="gru", qk_norm=True), ("qk_norm = True", "no layer has scores")),
         (dict(mixers="dilated"), ("sliding_window", "must be set", "dilated")),

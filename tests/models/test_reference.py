@@ -78,6 +78,12 @@ def test_states_and_gradients_equal_the_reference(family, position_type, norm_po
 FEATURES = {
     "qk_norm": dict(qk_norm=True),
     "qk_norm_layernorm": dict(qk_norm=True, norm_type="layernorm", position_type="alibi"),
+    **{
+        f"qk_norm_{scope}_{kind}": dict(qk_norm=True, qk_norm_scope=scope, norm_type=kind)
+        for scope in ("heads", "all")
+        for kind in ("layernorm", "rmsnorm")
+    },
+    "qk_norm_heads_unit_offset": dict(qk_norm=True, qk_norm_scope="heads", norm_unit_offset=True, norm_type="rmsnorm"),
     "attention_scale": dict(attention_scale=0.9),
     "softcap": dict(attn_logit_softcapping=1.5),
     "softcap_and_bias": dict(attn_logit_softcapping=1.5, position_type="relative"),
@@ -86,6 +92,7 @@ FEATURES = {
     "parallel_without_ffn": dict(parallel_residual=True, ffn_type="none"),
     "residual_multiplier": dict(residual_multiplier=0.4),
     "residual_multiplier_post": dict(residual_multiplier=0.4, norm_position="post"),
+    "residual_multiplier_residual_post": dict(residual_multiplier=0.4, norm_position="residual_post"),
     "residual_multiplier_sandwich": dict(residual_multiplier=0.4, norm_position="sandwich"),
     "residual_multiplier_parallel": dict(residual_multiplier=0.4, parallel_residual=True),
     "embedding_norm": dict(embedding_norm=True, position_type="learned"),
@@ -94,9 +101,26 @@ FEATURES = {
     "embedding_size_odd": dict(
         embedding_size=15, tie_word_embeddings=False, position_type="sinusoidal", embedding_norm=True
     ),
+    "token_projection": dict(
+        embedding_size=14, embedding_projection="tokens", tie_word_embeddings=False, position_type="learned"
+    ),
+    "token_projection_normed": dict(
+        embedding_size=14,
+        embedding_projection="tokens",
+        embedding_norm=True,
+        embedding_scale=3.0,
+        output_projection=True,
+        type_vocab_size=3,
+    ),
+    "output_projection": dict(embedding_size=14, output_projection=True, position_type="learned"),
     "position_offset": dict(position_type="learned", position_offset=2),
     "norm_unit_offset": dict(norm_unit_offset=True, norm_type="rmsnorm", qk_norm=True),
+    "norm_without_weights": dict(norm_type="layernorm", norm_affine=False, norm_bias=False, qk_norm=True),
+    "norm_without_weights_rmsnorm": dict(norm_type="rmsnorm", norm_affine=False, qk_norm=True, qk_norm_scope="all"),
     "norm_without_bias": dict(norm_type="layernorm", norm_bias=False),
+    "no_mixer_norm": dict(mixer_norm=False),
+    "no_first_norm": dict(per_layer_config={0: {"mixer_norm": False}}, embedding_norm=True),
+    "no_mixer_norm_parallel": dict(mixer_norm=False, parallel_residual=True),
     "no_final_norm": dict(final_norm=False),
     "final_norm_post": dict(final_norm=True, norm_position="post"),
     "interleaved": dict(rope_interleaved=True),

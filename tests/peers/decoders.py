@@ -48,6 +48,7 @@ mistral = converted(hf.MistralForCausalLM, STANDARD, GQA)
 qwen2 = converted(hf.Qwen2ForCausalLM, STANDARD, GQA)
 qwen3 = converted(hf.Qwen3ForCausalLM, STANDARD, GQA)
 gpt2 = converted(hf.GPT2LMHeadModel, GPT2)
+gpt2_unscaled = converted(hf.GPT2LMHeadModel, GPT2, dict(scale_attn_weights=False), backends=("eager",))
 gptj = converted(hf.GPTJForCausalLM, GPT2)
 gpt_neox = converted(hf.GPTNeoXForCausalLM, STANDARD)
 opt = converted(hf.OPTForCausalLM, OPT, positions="own")
@@ -72,6 +73,9 @@ stablelm = converted(hf.StableLmForCausalLM, STANDARD, GQA, dict(rope_parameters
 starcoder2 = converted(hf.Starcoder2ForCausalLM, STANDARD, GQA)
 phi = converted(hf.PhiForCausalLM, STANDARD, GQA)
 phi3 = converted(hf.Phi3ForCausalLM, STANDARD, GQA)
+olmo = converted(hf.OlmoForCausalLM, STANDARD, GQA)
+olmo2 = converted(hf.Olmo2ForCausalLM, STANDARD, GQA)
+olmo3 = converted(hf.Olmo3ForCausalLM, STANDARD, GQA, dict(sliding_window=4, layer_types=LAYER_KINDS))
 smollm3 = converted(hf.SmolLM3ForCausalLM, STANDARD, GQA)
 
 CAUSAL = {
@@ -95,7 +99,9 @@ CAUSAL = {
     "qwen3": qwen3(head_dim=12),
     "qwen3_windows_biases_tied": qwen3(**WINDOWS, max_window_layers=2, attention_bias=True, tie_word_embeddings=True),
     "gpt2": gpt2(),
-    "gpt2_unscaled": converted(hf.GPT2LMHeadModel, GPT2, backends=("eager",))(scale_attn_weights=False),
+    "gpt2_unscaled": gpt2_unscaled(),
+    "gpt2_inverse_layers": gpt2(scale_attn_by_inverse_layer_idx=True),
+    "gpt2_unscaled_inverse_layers": gpt2_unscaled(scale_attn_by_inverse_layer_idx=True),
     "gpt2_untied": gpt2(n_inner=None, tie_word_embeddings=False, activation_function="relu"),
     "gpt_neox_parallel": gpt_neox(rope_parameters=PARTIAL),
     "gpt_neox_sequential_tied": gpt_neox(use_parallel_residual=False, tie_word_embeddings=True),
@@ -106,6 +112,15 @@ CAUSAL = {
     "gemma2_uncapped": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
     "gemma3": gemma3(rope_parameters=NESTED),
     "gemma3_capped": gemma3(final_logit_softcapping=3.0, rope_parameters=NESTED),
+    "olmo": olmo(),
+    "olmo_mha_biases_tied": olmo(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True),
+    "olmo2": olmo2(),
+    "olmo2_mha_biases_tied": olmo2(
+        num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPES["yarn"]
+    ),
+    "olmo3": olmo3(),
+    "olmo3_ropes": olmo3(rope_parameters=NESTED, attention_bias=True),
+    "olmo3_full": olmo3(layer_types=["full_attention"] * LAYERS),
     "smollm3": smollm3(no_rope_layers=[1, 0, 1]),
     "smollm3_windows_untied": smollm3(**WINDOWS, no_rope_layers=[1, 0, 1], tie_word_embeddings=False),
     "granite": granite(
@@ -120,6 +135,9 @@ CAUSAL = {
     "starcoder2_windows_unbiased": starcoder2(sliding_window=4, use_bias=False, tie_word_embeddings=False),
     "opt": opt(),
     "opt_post_unbiased": opt(do_layer_norm_before=False, enable_bias=False),
+    "opt_projected": opt(word_embed_proj_dim=16),
+    "opt_projected_post_untied": opt(word_embed_proj_dim=40, do_layer_norm_before=False, tie_word_embeddings=False),
+    "opt_norms_without_weights": opt(layer_norm_elementwise_affine=False),
     "opt_no_final_norm_untied": opt(_remove_final_layer_norm=True, tie_word_embeddings=False),
     "phi": phi(),
     "phi_qk_norm": phi(qk_layernorm=True, rope_parameters=dict(rope_theta=100.0, partial_rotary_factor=1.0)),
@@ -132,12 +150,16 @@ CAUSAL = {
     "gptj_whole": gptj(rotary_dim=8, n_inner=None),
     "cohere": cohere(logit_scale=0.25),
     "cohere_biases_untied": cohere(attention_bias=True, tie_word_embeddings=False),
+    "cohere_qk_norm": cohere(use_qk_norm=True),
     "stablelm": stablelm(use_qkv_bias=True),
     "stablelm_parallel": stablelm(use_parallel_residual=True, tie_word_embeddings=True),
     "bloom": bloom(),
 }
 
 DECODER_HEADS = {
+    "opt_projected_classifier": converted(hf.OPTForSequenceClassification, OPT, positions="own")(
+        word_embed_proj_dim=16, num_labels=3
+    ),
     "llama_classifier": converted(hf.LlamaForSequenceClassification, STANDARD)(num_labels=3),
     "llama_token_classifier": converted(hf.LlamaForTokenClassification, STANDARD)(num_labels=3),
     "llama_question_answering": converted(hf.LlamaForQuestionAnswering, STANDARD)(),

@@ -1,28 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The library's encoders, and the variants that their code tells apart."""
 
-from functools import partial
 from typing import Any
 
 import transformers as hf
-from peers.tables import (
-    HEADS,
-    INNER,
-    LAYERS,
-    LENGTH,
-    STANDARD,
-    VOCABULARY,
-    WIDTH,
-    Peer,
-    block,
-    converted,
-    half,
-    qkv,
-    third,
-)
-from torch import nn
-
-import hf_tx
+from peers.tables import HEADS, INNER, LAYERS, LENGTH, STANDARD, VOCABULARY, WIDTH, converted
 
 # Their table counts the two rows that the offset skips.
 ROBERTA = STANDARD | dict(pad_token_id=1, bos_token_id=0, max_position_embeddings=LENGTH + 2)
@@ -35,6 +17,14 @@ DISTILBERT = dict(
     hidden_dim=INNER,
     pad_token_id=0,
 )
+MODERNBERT = STANDARD | dict(
+    local_attention=6,
+    global_attn_every_n_layers=2,
+    rope_parameters={
+        "full_attention": dict(rope_type="default", rope_theta=500.0),
+        "sliding_attention": dict(rope_type="default", rope_theta=50.0),
+    },
+)
 
 
 def roberta(theirs: Any, **facts: Any) -> Any:
@@ -45,10 +35,20 @@ def distilbert(theirs: Any, **facts: Any) -> Any:
     return converted(theirs, DISTILBERT, **facts)
 
 
-def _give_first_norm(model: Any) -> None:
-    """ModernBERT's first layer has no norm before its attention; ours always has one."""
-    first = model.model.layers[0]
-    first.attn_norm = nn.LayerNorm(WIDTH, eps=model.config.norm_eps, bias=False)
+def modernbert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, MODERNBERT, **facts)
+
+
+def mpnet(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, ROBERTA, positions="own", backends=("eager",), **facts)
+
+
+def eurobert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, STANDARD, dict(num_key_value_heads=2), **facts)
+
+
+def nomic_bert(theirs: Any, **facts: Any) -> Any:
+    return converted(theirs, STANDARD, **facts)
 
 
 ENCODERS = {
@@ -78,50 +78,45 @@ ENCODERS = {
     ),
     "electra_token_classifier": converted(hf.ElectraForTokenClassification, STANDARD)(num_labels=3),
     "electra_question_answering": converted(hf.ElectraForQuestionAnswering, STANDARD)(),
-    "modernbert_masked_lm": Peer(
-        theirs=hf.ModernBertForMaskedLM,
-        config=lambda: hf.ModernBertConfig(
-            **STANDARD,
-            local_attention=6,
-            global_attn_every_n_layers=2,
-            classifier_bias=True,  # ours cannot leave it out
-            rope_parameters={
-                "full_attention": dict(rope_type="default", rope_theta=500.0),
-                "sliding_attention": dict(rope_type="default", rope_theta=50.0),
-            },
-        ),
-        ours=hf_tx.TxEncoderForMaskedLM,
-        settings=dict(
-            **STANDARD,
-            mixers="full,sliding",
-            sliding_window=3,
-            type_vocab_size=0,
-            embedding_norm=True,
-            norm_bias=False,
-            rope_parameters={
-                "full_attention": dict(rope_type="default", rope_theta=500.0),
-                "sliding_attention": dict(rope_type="default", rope_theta=50.0),
-            },
-        ),
-        names={
-            "model.embed_tokens": "model.embeddings.tok_embeddings",
-            "model.embed_norm": "model.embeddings.norm",
-            **qkv("model.layers.*.mixer", "model.layers.*.attn.Wqkv", third),
-            "model.layers.*.mlp.gate_proj": ("model.layers.*.mlp.Wi", partial(half, 0)),
-            "model.layers.*.mlp.up_proj": ("model.layers.*.mlp.Wi", partial(half, 1)),
-            **block(
-                "model.layers",
-                "model.layers",
-                mixer__o_proj="attn.Wo",
-                mlp__down_proj="mlp.Wo",
-                mixer_norm="attn_norm",
-                mlp_norm="mlp_norm",
-            ),
-            "model.norm": "model.final_norm",
-            "transform.dense": "head.dense",
-            "transform.norm": "head.norm",
-            "lm_head": "decoder",
-        },
-        adapt=_give_first_norm,
+    "modernbert_masked_lm": modernbert(hf.ModernBertForMaskedLM)(),
+    "modernbert_masked_lm_biases_untied": modernbert(hf.ModernBertForMaskedLM)(
+        tie_word_embeddings=False,
+        attention_bias=True,
+        mlp_bias=True,
+        norm_bias=True,
+        classifier_bias=True,
+        decoder_bias=False,
+        local_attention=7,
     ),
+    "modernbert_masked_lm_full": modernbert(hf.ModernBertForMaskedLM)(layer_types=["full_attention"] * LAYERS),
+    "modernbert_classifier": modernbert(hf.ModernBertForSequenceClassification, sides=("right",))(num_labels=3),
+    "modernbert_classifier_mean": modernbert(hf.ModernBertForSequenceClassification)(
+        num_labels=3, classifier_pooling="mean", classifier_bias=True
+    ),
+    "modernbert_token_classifier": modernbert(hf.ModernBertForTokenClassification)(num_labels=3),
+    "modernbert_question_answering": modernbert(hf.ModernBertForQuestionAnswering)(),
+    "mpnet_masked_lm": mpnet(hf.MPNetForMaskedLM)(),
+    "mpnet_masked_lm_untied": mpnet(hf.MPNetForMaskedLM)(tie_word_embeddings=False),
+    "mpnet_classifier": mpnet(hf.MPNetForSequenceClassification, sides=("right",))(num_labels=3),
+    "mpnet_token_classifier": mpnet(hf.MPNetForTokenClassification)(num_labels=3),
+    "eurobert_masked_lm": eurobert(hf.EuroBertForMaskedLM)(),
+    "eurobert_masked_lm_mha_biases_tied": eurobert(hf.EuroBertForMaskedLM)(
+        num_key_value_heads=None, head_dim=12, attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    ),
+    "eurobert_classifier": eurobert(hf.EuroBertForSequenceClassification, sides=("right",))(
+        num_labels=3, classifier_pooling="bos"
+    ),
+    **{
+        f"eurobert_classifier_{pooling}": eurobert(hf.EuroBertForSequenceClassification)(
+            num_labels=3, classifier_pooling=pooling
+        )
+        for pooling in ("mean", "late")
+    },
+    "eurobert_token_classifier": eurobert(hf.EuroBertForTokenClassification)(num_labels=3),
+    "nomic_bert_masked_lm": nomic_bert(hf.NomicBertForMaskedLM)(),
+    "nomic_bert_masked_lm_untied": nomic_bert(hf.NomicBertForMaskedLM)(
+        tie_word_embeddings=False, hidden_act="gelu", head_dim=12, type_vocab_size=3
+    ),
+    "nomic_bert_classifier": nomic_bert(hf.NomicBertForSequenceClassification, sides=("right",))(num_labels=3),
+    "nomic_bert_token_classifier": nomic_bert(hf.NomicBertForTokenClassification)(num_labels=3),
 }

@@ -2,11 +2,10 @@
 """Builds the two sides of a comparison with the same weights, and compares what they compute."""
 
 import math
-import re
 from typing import Any
 
 import torch
-from peers.tables import Names, Peer
+from peers.tables import Peer
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -30,15 +29,6 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
             buffer.copy_(torch.randn(buffer.shape, generator=generator))
 
 
-def find(names: Names, ours: str) -> tuple[str, Any]:
-    """Return the name of their weight that holds ours, and what takes ours out of it."""
-    module, _, kind = ours.rpartition(".")
-    layer = re.search(r"\.layers\.(\d+)\.", module)
-    entry = names[re.sub(r"(\.layers\.)\d+\.", r"\1*.", module)]
-    theirs, take = (entry, lambda weight: weight) if isinstance(entry, str) else entry
-    return f"{theirs}.{kind}".replace("*", layer[1] if layer else "*"), take
-
-
 def build(peer: Peer, backend: str = "eager") -> Any:
     """Build their model with random weights, in eval mode."""
     config = peer.config()
@@ -52,37 +42,16 @@ def build(peer: Peer, backend: str = "eager") -> Any:
 def pair(peer: Peer, backend: str = "eager") -> tuple[Any, Any]:
     """Build their model with random weights, and ours with the same, both in eval mode and with the same backend."""
     theirs = build(peer, backend)
-    if peer.settings is None:
-        return theirs, hf_tx.from_hf(theirs)
-    model = peer.ours(peer.ours.config_class(**peer.settings, attn_implementation=backend))
-    source = dict(theirs.named_parameters(remove_duplicate=False))
-    used = set()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            theirs_name, take = find(peer.names, name)
-            used.add(id(source[theirs_name]))
-            value = take(source[theirs_name])
-            assert value.shape == weight.shape, (name, tuple(weight.shape), tuple(value.shape))
-            weight.copy_(value)
-    left = [name for name, weight in source.items() if id(weight) not in used]
-    assert not left, f"no rule consumed {left}"
-    return theirs, model.eval()
+    return theirs, hf_tx.from_hf(theirs)
 
 
-def gradients(peer: Peer, theirs: nn.Module, ours: nn.Module) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def gradients(theirs: nn.Module, ours: nn.Module) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return the gradients of both, ours first, by the name of our weight."""
     source = dict(theirs.named_parameters(remove_duplicate=False))
-    if peer.settings is None:
-        expected = plan_of(ours).to_ours({name: weight.grad for name, weight in source.items()})
-        found = {name: weight.grad for name, weight in ours.named_parameters() if name in expected}
-        assert {name for name, _ in ours.named_parameters()} - set(found) <= {"lm_head.bias"}  # a buffer of BART
-        return {name: (gradient, expected[name]) for name, gradient in found.items()}
-    found = {}
-    for name, weight in ours.named_parameters():
-        theirs_name, take = find(peer.names, name)
-        assert weight.grad is not None, name
-        found[name] = weight.grad, take(source[theirs_name].grad)
-    return found
+    expected = plan_of(ours).to_ours({name: weight.grad for name, weight in source.items()})
+    found = {name: weight.grad for name, weight in ours.named_parameters() if name in expected}
+    assert {name for name, _ in ours.named_parameters()} - set(found) <= {"lm_head.bias"}  # a buffer of BART
+    return {name: (gradient, expected[name]) for name, gradient in found.items()}
 
 
 def assert_close(
