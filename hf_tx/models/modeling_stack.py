@@ -50,7 +50,7 @@ class TxStack(TxPreTrainedModel):
         self.embed_types = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
         self.embed_norm = build_norm(config, size) if config.embedding_norm else None
         self.embed_proj = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
-        self.dropout = config.hidden_dropout
+        self.dropout, self.layerdrop = config.hidden_dropout, config.layerdrop
 
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
         self.layers = nn.ModuleList(
@@ -60,12 +60,14 @@ class TxStack(TxPreTrainedModel):
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
-        self.layer_positions = config.layer_positions
+        self.layer_positions = [
+            f"{name}_{idx}" if name == "relative" and config.relative_attention_per_layer else name
+            for idx, name in enumerate(config.layer_positions)
+        ]
         self.layer_types = config.layer_types
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
-        self.positions: Any = nn.ModuleDict(
-            {name: POSITIONS.get(name)(config) for name in dict.fromkeys(self.layer_positions)}
-        )
+        schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
+        self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -332,6 +334,8 @@ class TxStack(TxPreTrainedModel):
         for layer, group, scheme, layer_type in zip(
             self.layers, self.layer_groups, self.layer_positions, self.layer_types, strict=True
         ):
+            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+                continue
             hidden_states = layer(
                 hidden_states,
                 encoder_hidden_states,

@@ -327,6 +327,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(hidden_dropout=1.0), ("hidden_dropout = 1.0", "[0, 1)")),
     (dict(ffn_dropout=-0.1), ("ffn_dropout = -0.1", "[0, 1)")),
     (dict(classifier_dropout=1), ("classifier_dropout = 1", "[0, 1)")),
+    (dict(layerdrop=1), ("layerdrop = 1", "[0, 1)")),
     (dict(hidden_dropout=math.nan), ("hidden_dropout = nan", "[0, 1)")),
     # scales and caps
     (dict(attention_scale=0.0), ("attention_scale = 0.0", "above 0")),
@@ -364,6 +365,16 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),
     # options that contradict each other
     (dict(position_offset=2), ("position_offset = 2", "learned")),
+    (dict(sinusoidal_type="concatenated"), ("sinusoidal_type = 'concatenated'", "sinusoidal")),
+    (
+        dict(position_type="sinusoidal", sinusoidal_type="concatenate"),
+        ("sinusoidal_type = 'concatenate'", "'concatenated'"),
+    ),
+    (
+        dict(position_type="sinusoidal", sinusoidal_type="tensor2tensor", embedding_size=3, tie_word_embeddings=False),
+        ("sinusoidal_type = 'tensor2tensor'", "4 features"),
+    ),
+    (dict(relative_attention_per_layer=True), ("relative_attention_per_layer = True", "relative")),
     (dict(position_type="learned", position_offset=-1), ("position_offset = -1", "below 0")),
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
     (dict(parallel_shared_norm=True), ("parallel_shared_norm = True", "parallel_residual")),

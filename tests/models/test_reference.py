@@ -95,6 +95,9 @@ FEATURES = {
         embedding_size=15, tie_word_embeddings=False, position_type="sinusoidal", embedding_norm=True
     ),
     "position_offset": dict(position_type="learned", position_offset=2),
+    "concatenated": dict(position_type="sinusoidal", sinusoidal_type="concatenated", position_offset=3),
+    "tensor2tensor": dict(position_type="sinusoidal", sinusoidal_type="tensor2tensor"),
+    "relative_per_layer": dict(position_type="relative", relative_attention_per_layer=True, mixers="sliding,full"),
     "norm_unit_offset": dict(norm_unit_offset=True, norm_type="rmsnorm", qk_norm=True),
     "norm_without_bias": dict(norm_type="layernorm", norm_bias=False),
     "no_final_norm": dict(final_norm=False),
