@@ -27,6 +27,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         decoder: config of the decoder, or a dict of its fields.
         share_embeddings: encoder and decoder have the same token embeddings; they then need the same `vocab_size`.
         tie_word_embeddings: the head uses the weights of the decoder's embeddings.
+        classifier_transform: a classifier of texts has a projection and a tanh before its output (BART, T5).
         pad_token_id: id of padding. Default: the decoder's.
         bos_token_id: id that begins a text. Default: the decoder's.
         eos_token_id: id, or ids, that end one. Default: the decoder's.
@@ -57,6 +58,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         "AutoModel": "modeling_encoder_decoder.TxEncoderDecoderModel",
         "AutoModelForSeq2SeqLM": "modeling_encoder_decoder.TxEncoderDecoderForConditionalGeneration",
         "AutoModelForSequenceClassification": "modeling_encoder_decoder.TxEncoderDecoderForSequenceClassification",
+        "AutoModelForQuestionAnswering": "modeling_encoder_decoder.TxEncoderDecoderForQuestionAnswering",
     }
 
     encoder: TxEncoderConfig | dict[str, Any] | None = None
@@ -64,6 +66,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     is_encoder_decoder: bool = True
     share_embeddings: bool = True
     tie_word_embeddings: bool = True
+    classifier_transform: bool = False
     use_cache: bool = True
     pad_token_id: int | None = None
     bos_token_id: int | None = None
