@@ -142,15 +142,15 @@ class Family:
         """
         wanted = flatten(config)
         found = flatten(self.build(self.read(base) | head.settings))
-        changes: dict[str, Any] = {}
+        written = stored = base.to_dict()
         for entry in self.entries:
             if any(found.get(name) != wanted.get(name) for name in entry.ours):
-                changes |= {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
-        if changes:
-            stored = base.to_dict()
-            for name in changes.keys() & type(base).sub_configs.keys():
-                changes[name] = stored[name] | changes[name]
-            base = type(base).from_dict(stored | changes)
+                changes = {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
+                for name in changes.keys() & type(base).sub_configs.keys():
+                    changes[name] = written[name] | changes[name]
+                written = written | changes
+        if written != stored:
+            base = type(base).from_dict(written)
             found = flatten(self.build(self.read(base) | head.settings))
         for name, value in wanted.items():
             if found[name] != value and name not in self.by_weights:

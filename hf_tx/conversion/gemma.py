@@ -36,7 +36,7 @@ _SECOND_BLOCK = (
         "query_pre_attn_scalar",
         "attention_scale",
         lambda config: config.query_pre_attn_scalar**-0.5,
-        lambda settings: settings["attention_scale"] ** -2,
+        lambda settings: round((settings["attention_scale"] or 256**-0.5) ** -2),  # or the default
     ),
     always(norm_position="sandwich"),
 )

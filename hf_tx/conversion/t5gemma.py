@@ -4,7 +4,7 @@
 from typing import Any
 
 from .family import ENCODER_DECODER, Family, Head
-from .fields import NotExpressible, always, derived, nested, only, same, several, unread
+from .fields import Entry, NotExpressible, Settings, always, nested, only, same, several, unread
 from .gemma import GEMMA2_STACK
 from .llama import ATTENTION, GATED
 from .weights import Rule, layers, rule
@@ -17,11 +17,16 @@ STACK = (
 )
 
 
-def _start(config: Any) -> int | None:
+def _read_tokens(config: Any) -> dict[str, Any]:
     pad = config.decoder.pad_token_id
     if pad != config.pad_token_id:
         raise NotExpressible("decoder.pad_token_id", pad, f"there is one, pad_token_id = {config.pad_token_id}")
-    return config.decoder.bos_token_id
+    return {"pad_token_id": pad, "decoder_start_token_id": config.decoder.bos_token_id}
+
+
+def _write_tokens(settings: Settings) -> dict[str, Any]:
+    tokens = {"pad_token_id": settings["pad_token_id"], "bos_token_id": settings["decoder_start_token_id"]}
+    return {"decoder": tokens}
 
 
 FIELDS = (
@@ -31,7 +36,7 @@ FIELDS = (
         "dropout_rate", *(f"{stack}.{part}_dropout" for part in ("hidden", "ffn") for stack in ("encoder", "decoder"))
     ),
     several("attention_dropout", "encoder.attention_dropout", "decoder.attention_dropout"),
-    derived("decoder_start_token_id", _start),
+    Entry(("decoder",), ("pad_token_id", "decoder_start_token_id"), _read_tokens, _write_tokens),
     always(share_embeddings=False),
     only("its encoder alone is not converted", is_encoder_decoder=True),
     unread("vocab_size", "initializer_range"),  # as the stacks say

@@ -300,6 +300,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         ):
             changed = {key: value for key, value in changed.items() if key not in flat}
             changed["rope_parameters"] = {**rope, **flat}
+        if changes.get("position_type", stored.get("position_type")) != stored.get("position_type"):
+            of_former = {"position_offset", "sinusoidal_type", "relative_attention_per_layer"} - changes.keys()
+            changed = {key: value for key, value in changed.items() if key not in of_former}
         if "mixers" in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             stale = cls._idle_with(names, changed) - changes.keys()

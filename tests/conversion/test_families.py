@@ -116,6 +116,23 @@ def test_every_class_computes_the_same_and_comes_back(name: str, head: Any) -> N
     assert_same(theirs, hf_tx.to_hf(ours), info["dropped_keys"])
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, family in FAMILIES.items() if family.kind is hf_tx.TxEncoderDecoderConfig]
+)
+def test_an_encoder_decoder_goes_out_without_an_origin(name: str) -> None:
+    cls = getattr(hf, FAMILIES[name].head_of("TxEncoderDecoderForConditionalGeneration").theirs)
+    theirs = cls(config_of(name)).eval()
+    randomise(theirs)
+    ours = hf_tx.from_hf(theirs)
+    ours.config.origin = None
+    back = hf_tx.to_hf(ours, name)
+    old, new = theirs.state_dict(), back.state_dict()
+    assert old.keys() == new.keys()
+    assert not [key for key in old if not torch.equal(old[key], new[key])]
+    inputs = {key: torch.arange(6).view(2, 3) + 9 for key in ("input_ids", "labels")}
+    assert torch.equal(back(**inputs).loss, theirs(**inputs).loss)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_field_is_understood(name: str) -> None:
     """Also those that are null here, and those that a later version of the library adds."""

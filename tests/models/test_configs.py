@@ -870,6 +870,29 @@ def test_a_prefixed_change_on_loading(stack: str, tmp_path: Path) -> None:
     assert getattr(config, stack).hidden_dropout == 0.1
 
 
+@pytest.mark.parametrize("prefixed", [True, False])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_what_a_change_of_a_stack_leaves_idle_goes(stack: str, prefixed: bool, tmp_path: Path) -> None:
+    positions = dict(position_type="sinusoidal", sinusoidal_type="concatenated", position_offset=2)
+    stacks = dict.fromkeys(("encoder", "decoder"), dict(SIZES, mixers="sliding,full", sliding_window=4, **positions))
+    make("encoder_decoder", **stacks).save_pretrained(tmp_path)
+    changes = dict(mixers="full", position_type="rope")
+    given = {f"{stack}_{key}": value for key, value in changes.items()} if prefixed else {stack: changes}
+    config = AutoConfig.from_pretrained(tmp_path, **given)
+    changed, other = config.stacks if stack == "encoder" else config.stacks[::-1]
+    assert (changed.mixers, changed.sliding_window) == (["full", "full"], None)
+    assert (changed.sinusoidal_type, changed.position_offset) == ("interleaved", 0)
+    assert (other.mixers, other.sliding_window) == (["sliding", "full"], 4)
+    assert (other.sinusoidal_type, other.position_offset) == ("concatenated", 2)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_a_prefixed_change_beside_a_config_object(stack: str, tmp_path: Path) -> None:
+    make("encoder_decoder").save_pretrained(tmp_path)
+    both = {stack: make(stack), f"{stack}_hidden_dropout": 0.1}
+    refused([f"{stack}_hidden_dropout", "0.1"], hf_tx.TxEncoderDecoderConfig.from_pretrained, tmp_path, **both)
+
+
 def test_a_field_of_a_stack_that_belongs_to_both() -> None:
     """Whether the head is tied is said once, and what contradicts it is refused."""
     decoder = dict(SIZES, tie_word_embeddings=False)
