@@ -23,6 +23,7 @@ from .models.modeling_encoder import (
 )
 from .models.modeling_encoder_decoder import (
     TxEncoderDecoderForConditionalGeneration,
+    TxEncoderDecoderForQuestionAnswering,
     TxEncoderDecoderForSequenceClassification,
     TxEncoderDecoderModel,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "TxEncoderConfig",
     "TxEncoderDecoderConfig",
     "TxEncoderDecoderForConditionalGeneration",
+    "TxEncoderDecoderForQuestionAnswering",
     "TxEncoderDecoderForSequenceClassification",
     "TxEncoderDecoderModel",
     "TxEncoderForMaskedLM",

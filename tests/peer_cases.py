@@ -22,6 +22,7 @@ ENCODER_DECODER_HEADS = dict(
     base=hf_tx.TxEncoderDecoderModel,
     seq2seq_lm=hf_tx.TxEncoderDecoderForConditionalGeneration,
     sequence_classification=hf_tx.TxEncoderDecoderForSequenceClassification,
+    question_answering=hf_tx.TxEncoderDecoderForQuestionAnswering,
 )
 SIZES = dict(
     vocab_size=99,

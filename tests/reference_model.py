@@ -75,12 +75,12 @@ def position_bias(config: Any, weights: Weights, head: int, query: int, keys: li
     if config.position_type in ("relative", "learned_relative"):
         size = config.relative_attention_num_buckets, config.relative_attention_max_distance
         numbers = [bucket(key - query, causal, *size) for key in keys]
-        return weights[f"positions.{config.position_type}.relative_bias.weight"][numbers, head]
+        return weights["relative_bias.weight"][numbers, head]
     return torch.zeros(len(keys))
 
 
 def attention(
-    x: Tensor, source: Tensor | None, config: Any, weights: Weights, stack_weights: Weights, causal: bool, window: Any
+    x: Tensor, source: Tensor | None, config: Any, weights: Weights, positions: Weights, causal: bool, window: Any
 ) -> Tensor:
     """Attention of a row to itself, or, with a source, to that: then without positions, and every query sees all."""
     size, groups = config.head_dim, config.num_attention_heads // config.num_key_value_heads
@@ -106,7 +106,7 @@ def attention(
             if config.attn_logit_softcapping is not None:
                 scores = config.attn_logit_softcapping * torch.tanh(scores / config.attn_logit_softcapping)
             if not crosses:
-                scores = scores + position_bias(config, stack_weights, head, i, seen, causal)
+                scores = scores + position_bias(config, positions, head, i, seen, causal)
             heads.append(torch.softmax(scores, dim=0) @ values[seen, head // groups])
         rows.append(torch.cat(heads))
     return linear(torch.stack(rows), weights, "o_proj")
@@ -116,12 +116,14 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
     weights = under(stack_weights, f"layers.{idx}.")
     place, factor = config.norm_position, config.residual_multiplier
     window = {"full": None, "sliding": config.sliding_window}[config.mixers[idx]]
+    own = f"_{idx}" if config.relative_attention_per_layer else ""
+    positions = under(stack_weights, f"positions.relative{own}.")
 
     def mix(y: Tensor) -> Tensor:
-        return attention(y, None, config, under(weights, "mixer."), stack_weights, causal, window)
+        return attention(y, None, config, under(weights, "mixer."), positions, causal, window)
 
     def cross(y: Tensor) -> Tensor:
-        return attention(y, source, config, under(weights, "cross_mixer."), stack_weights, False, None)
+        return attention(y, source, config, under(weights, "cross_mixer."), positions, False, None)
 
     def feed(y: Tensor) -> Tensor:
         return feed_forward(y, config, under(weights, "mlp."))
@@ -187,7 +189,8 @@ def stack(
     if config.type_vocab_size:
         x = x + weights["embed_types.weight"][torch.zeros_like(tokens) if token_types is None else token_types]
     if config.position_type == "sinusoidal":
-        x = x + torch.stack([sinusoid(i, x.shape[-1]) for i in range(len(x))])
+        first, kind = config.position_offset, config.sinusoidal_type
+        x = x + torch.stack([sinusoid(first + i, x.shape[-1], kind) for i in range(len(x))])
     elif config.position_type in ("learned", "learned_relative"):
         x = x + weights[f"positions.{config.position_type}.embed_positions.weight"][config.position_offset :][: len(x)]
     elif config.position_type not in ("none", "relative", "alibi", "rope"):

@@ -28,10 +28,15 @@ class PositionReference:
     settings: tuple[dict[str, Any], ...] = ({},)
 
 
-def sinusoid(position: int, size: int) -> Tensor:
-    """Vaswani et al., 2017, section 3.5: sines at even features, cosines at odd ones, of geometric wavelengths."""
+def sinusoid(position: int, size: int, kind: str = "interleaved") -> Tensor:
+    """Vaswani et al., 2017, section 3.5: sines at even features, cosines at odd ones, of geometric wavelengths; or all
+    sines before all cosines. In their code, tensor2tensor, the last of `size // 2` wavelengths is 10000 * 2 pi."""
+    if kind == "tensor2tensor":
+        angles = [position / 10_000 ** (i / (size // 2 - 1)) for i in range(size // 2)]
+        return torch.tensor([*map(math.sin, angles), *map(math.cos, angles), *[0.0] * (size % 2)])
     angles = [position / 10_000 ** ((i - i % 2) / size) for i in range(size)]
-    return torch.tensor([math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)])
+    values = [math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)]
+    return torch.tensor(values if kind == "interleaved" else values[::2] + values[1::2])
 
 
 def learned(config: Any, scheme: Any, position: int, size: int) -> Tensor:
@@ -91,12 +96,16 @@ def relative(config: Any, scheme: Any, head: int, distance: int, is_causal: bool
 
 # An odd number of features has a sine more than cosines.
 _ODD = {"hidden_size": 30, "embedding_size": 25, "tie_word_embeddings": False}
+_TENSOR2TENSOR = {"sinusoidal_type": "tensor2tensor", "position_offset": 2}
 _PARTIAL = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 
 POSITION_REFERENCES: dict[str, PositionReference] = {
     "none": PositionReference(),
     "sinusoidal": PositionReference(
-        embed=lambda config, scheme, position, size: sinusoid(position, size), settings=({}, _ODD)
+        embed=lambda config, scheme, position, size: sinusoid(
+            position + config.position_offset, size, config.sinusoidal_type
+        ),
+        settings=({}, _ODD, {"sinusoidal_type": "concatenated"} | _ODD, _TENSOR2TENSOR, _TENSOR2TENSOR | _ODD),
     ),
     "learned": PositionReference(embed=learned, settings=({}, {"position_offset": 2})),
     "relative": PositionReference(bias=relative, settings=({"relative_attention_num_buckets": 8},)),

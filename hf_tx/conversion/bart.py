@@ -1,14 +1,19 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""BART and mBART."""
+"""BART, mBART and PLBART, and what other encoder-decoders with the same names have in common with them."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import torch
+
+from ..models.positions import SinusoidalPositions
 from .family import ENCODER_DECODER, Family, Head
 from .fields import always, computed, in_stacks, only, renamed, same, several, unread
 from .weights import Rule, layers, rule
 
 STACK = (
-    same("vocab_size", "max_position_embeddings", "attention_dropout"),
+    same("max_position_embeddings", "attention_dropout"),
     renamed(
         d_model="hidden_size",
         activation_function="hidden_act",
@@ -23,9 +28,6 @@ STACK = (
         lambda settings: settings["embedding_scale"] is not None,
     ),
     always(
-        position_type="learned",
-        position_offset=2,
-        embedding_norm=True,
         norm_type="layernorm",
         norm_eps=1e-5,
         ffn_type="mlp",
@@ -36,7 +38,8 @@ STACK = (
     ),
 )
 
-FIELDS = (
+#: What does not say how many vocabularies there are.
+SIZES = (
     *in_stacks(*STACK),
     *(
         renamed(
@@ -44,19 +47,30 @@ FIELDS = (
                 f"{stack}_layers": f"{stack}.num_hidden_layers",
                 f"{stack}_attention_heads": f"{stack}.num_attention_heads",
                 f"{stack}_ffn_dim": f"{stack}.intermediate_size",
+                f"{stack}_layerdrop": f"{stack}.layerdrop",
             }
         )
         for stack in ("encoder", "decoder")
     ),
     same("decoder_start_token_id"),
+    only("it is not one stack, but two", is_decoder=False),
+    unread("forced_eos_token_id"),  # of the generation config
+)
+
+FIELDS = (
+    *SIZES,
+    *in_stacks(same("vocab_size")),
     # The library ties the embeddings and the head together, or nothing.
     several("tie_word_embeddings", "tie_word_embeddings", "share_embeddings"),
-    only("no layer is left out in training", encoder_layerdrop=0.0, decoder_layerdrop=0.0),
-    only("it is not one stack, but two", is_decoder=False),
-    unread("classifier_dropout"),  # of classes that are refused
-    unread("forced_eos_token_id"),  # of the generation config
-    always(**{"decoder.lm_head_bias": True}),
 )
+
+#: The logits have a bias, in theirs a buffer.
+LOGITS_BIAS = always(**{"decoder.lm_head_bias": True})
+
+
+def stacks(**settings: Any) -> tuple[Any, ...]:
+    """Return what both stacks always have."""
+    return in_stacks(always(**settings))
 
 
 def weights(config: Any) -> tuple[Rule, ...]:
@@ -86,22 +100,88 @@ def weights(config: Any) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-FAMILIES = tuple(
-    Family(
-        model_type=model_type,
-        kind=ENCODER_DECODER,
-        fields=(*FIELDS, *in_stacks(always(norm_position=norms))),
-        weights=weights,
-        heads=(
-            Head(f"{name}Model", "TxEncoderDecoderModel"),
-            Head(
-                f"{name}ForConditionalGeneration",
-                "TxEncoderDecoderForConditionalGeneration",
-                "model",
-                (rule("lm_head.weight", "lm_head.weight"), rule("final_logits_bias", "lm_head.bias", row=True)),
-            ),
-        ),
-        dropped={r"(model\.)?shared\.weight": "without sharing, no stack reads it"},
+#: Without sharing, this is there all the same.
+UNREAD_EMBEDDINGS = {r"(model\.)?shared\.weight": "without sharing, no stack reads it"}
+_TABLES = r"(model\.)?(en|de)coder\.embed_positions\.weight"
+#: Sinusoids, which the library keeps among the weights.
+SINUSOIDS = {_TABLES: "sinusoids are computed"}
+
+
+def _sinusoids(table: torch.Tensor) -> torch.Tensor:
+    config = SimpleNamespace(sinusoidal_type="concatenated", position_offset=0)
+    positions = torch.arange(len(table), device=table.device)
+    return SinusoidalPositions(config).embed(torch.zeros_like(table, dtype=torch.float32)[None], positions[None])[0]
+
+
+CONSTANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {_TABLES: _sinusoids}
+
+
+def heads(name: str, bias: bool = True, writer: str = "ForConditionalGeneration") -> tuple[Head, ...]:
+    """Return the base model and the one that writes.
+
+    Args:
+        name: what their classes begin with.
+        bias: whether the logits have a bias.
+        writer: what the name of the class that writes ends with.
+    """
+    output = [rule("lm_head.weight", "lm_head.weight")]
+    if bias:
+        output.append(rule("final_logits_bias", "lm_head.bias", row=True))
+    return (
+        Head(f"{name}Model", "TxEncoderDecoderModel"),
+        Head(f"{name}{writer}", "TxEncoderDecoderForConditionalGeneration", "model", tuple(output)),
     )
-    for model_type, name, norms in (("bart", "Bart", "post"), ("mbart", "MBart", "pre"))
+
+
+_CLASSIFIERS = (renamed(classifier_dropout="decoder.classifier_dropout"), always(classifier_transform=True))
+_LEARNED = dict(position_type="learned", position_offset=2, embedding_norm=True)
+
+BART = Family(
+    model_type="bart",
+    kind=ENCODER_DECODER,
+    fields=(*FIELDS, *_CLASSIFIERS, LOGITS_BIAS, *stacks(**_LEARNED, norm_position="post")),
+    weights=weights,
+    heads=(
+        *heads("Bart"),
+        Head(
+            "BartForSequenceClassification",
+            "TxEncoderDecoderForSequenceClassification",
+            "model",
+            (rule("classification_head.dense", "transform"), rule("classification_head.out_proj", "score")),
+        ),
+        Head(
+            "BartForQuestionAnswering",
+            "TxEncoderDecoderForQuestionAnswering",
+            "model",
+            (rule("qa_outputs", "qa_outputs"),),
+        ),
+    ),
+    dropped=UNREAD_EMBEDDINGS,
 )
+
+# The decoders of the classifiers of mBART and PLBART begin with the last token of the text, its language; ours do not.
+MBART = Family(
+    model_type="mbart",
+    kind=ENCODER_DECODER,
+    fields=(*FIELDS, *_CLASSIFIERS, LOGITS_BIAS, *stacks(**_LEARNED, norm_position="pre")),
+    weights=weights,
+    heads=heads("MBart"),
+    dropped=UNREAD_EMBEDDINGS,
+)
+
+PLBART = Family(
+    model_type="plbart",
+    kind=ENCODER_DECODER,
+    fields=(
+        *FIELDS,
+        *_CLASSIFIERS,
+        LOGITS_BIAS,
+        *stacks(**_LEARNED, norm_position="post"),
+        unread("initializer_range"),  # another name of init_std
+    ),
+    weights=weights,
+    heads=heads("PLBart"),
+    dropped=UNREAD_EMBEDDINGS,
+)
+
+FAMILIES = (BART, MBART, PLBART)

@@ -94,7 +94,8 @@ def from_hf(
         raise ValueError("source has no weights: it is on the meta device, or offloaded.")
     output = theirs.get_output_embeddings()
     if output is not None:
-        settings["tie_word_embeddings"] = output.weight is theirs.get_input_embeddings().weight
+        reader = theirs.get_decoder() if theirs.config.is_encoder_decoder else theirs
+        settings["tie_word_embeddings"] = output.weight is reader.get_input_embeddings().weight
     if "add_pooling_layer" in family.by_weights and head.ours == "TxEncoderModel":
         settings["add_pooling_layer"] = "pooler.dense.weight" in state
     config = family.build(settings, origin=_origin(theirs))
@@ -298,11 +299,14 @@ def _check_complete(plan: Plan, state: dict[str, torch.Tensor], family: Family) 
     for name, tensor in state.items():
         if name in plan.entries or tensor.data_ptr() in used:  # the same storage: tied
             continue
-        reason = next((reason for each, reason in family.dropped.items() if re.fullmatch(each, name)), None)
-        if reason is None:
+        pattern = next((each for each in family.dropped if re.fullmatch(each, name)), None)
+        if pattern is None:
             left.append(name)
-        else:
-            dropped[name] = reason
+            continue
+        dropped[name] = family.dropped[pattern]
+        constant = family.constants.get(pattern)
+        if constant is not None and not torch.allclose(tensor.float(), constant(tensor), atol=1e-2):
+            raise NotExpressible("weights", name, f"{dropped[name]}, and this tensor is something else")
     if left:
         raise ValueError(f"{family.model_type}: no rule uses {left} of the source.")
     return dropped

@@ -4,6 +4,7 @@
 from . import (
     bart,
     bert,
+    blenderbot,
     bloom,
     cohere,
     distilbert,
@@ -15,24 +16,28 @@ from . import (
     gptj,
     granite,
     llama,
+    m2m_100,
+    marian,
     modernbert,
     mpnet,
     nomic_bert,
     olmo,
     opt,
+    pegasus,
     phi,
     roberta,
     smollm3,
     stablelm,
     starcoder2,
     t5,
+    t5gemma,
 )
 from .family import Family
 
 _MODULES = (
     *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, olmo, smollm3, stablelm, starcoder2, granite, cohere, bloom),
     *(bert, roberta, distilbert, electra, mpnet, modernbert, eurobert, nomic_bert),
-    *(t5, bart),
+    *(t5, bart, pegasus, marian, m2m_100, blenderbot, t5gemma),
 )
 
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}

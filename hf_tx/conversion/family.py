@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
-from .fields import COMMON, SHARED, Entry, NotExpressible, Settings, computed
+from .fields import COMMON, Entry, NotExpressible, Settings, computed, refuse_unknown
 from .weights import Rule, rule
 
 # What says where a config comes from, and what is derived.
@@ -58,6 +60,7 @@ class Family:
         weights: the weight table of the base model; where it depends on our config, a function of that.
         heads: the classes.
         dropped: tensors of theirs that have no part here (regular expressions), and why.
+        constants: of those, the ones that are computed here: makes of such a tensor what it must be.
         by_weights: fields of ours that no field of theirs says, but the weights of a model: `tie_word_embeddings`,
             `add_pooling_layer`.
         encoder: of an encoder-decoder, the family of the classes that are its encoder alone.
@@ -69,6 +72,7 @@ class Family:
     weights: tuple[Rule, ...] | Callable[[Any], tuple[Rule, ...]]
     heads: tuple[Head, ...]
     dropped: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=dict)
     by_weights: tuple[str, ...] = ()
     encoder: "Family | None" = None
 
@@ -108,17 +112,7 @@ class Family:
             NotExpressible: a field has a value that hf_tx cannot compute, or is not understood.
         """
         entries = self.entries
-        understood = {name for entry in entries for name in entry.theirs}
-        declared = {each.name for each in dataclasses.fields(type(config))}
-        for name, value in config.to_dict().items():
-            if name in understood or value is None:
-                continue
-            if name in SHARED and value != SHARED[name]:
-                raise NotExpressible(name, value, f"a {self.model_type} has no such field")
-            if name in declared and name not in SHARED:
-                raise NotExpressible(name, value, "this version of hf_tx does not know the field")
-            if name == "quantization_config":
-                raise NotExpressible(name, value, "load the model dequantized, and pass it as source")
+        refuse_unknown(config, entries)
         settings: dict[str, Any] = {}
         for entry in entries:
             settings.update(entry.read(config))
@@ -148,12 +142,15 @@ class Family:
         """
         wanted = flatten(config)
         found = flatten(self.build(self.read(base) | head.settings))
-        changes: dict[str, Any] = {}
+        written = stored = base.to_dict()
         for entry in self.entries:
             if any(found.get(name) != wanted.get(name) for name in entry.ours):
-                changes |= {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
-        if changes:
-            base = type(base).from_dict({**base.to_dict(), **changes})
+                changes = {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
+                for name in changes.keys() & type(base).sub_configs.keys():
+                    changes[name] = written[name] | changes[name]
+                written = written | changes
+        if written != stored:
+            base = type(base).from_dict(written)
             found = flatten(self.build(self.read(base) | head.settings))
         for name, value in wanted.items():
             if found[name] != value and name not in self.by_weights:

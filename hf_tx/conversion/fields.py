@@ -8,7 +8,8 @@ refused, and what is written is read again and compared, so that neither directi
 Settings of an encoder-decoder's stacks have the names `encoder.field` and `decoder.field`.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +134,48 @@ def in_stacks(*entries: Entry) -> tuple[Entry, ...]:
         return Entry(entry.theirs, names, read, write)
 
     return tuple(double(entry) for entry in entries)
+
+
+def nested(stack: str, *entries: Entry) -> Entry:
+    """Turn the table of a config that theirs holds as a field into the entry of that field.
+
+    Args:
+        stack: name of the field, and of the stack of ours that it describes.
+        *entries: the table; what the configs of all families have has no function there.
+    """
+
+    def read(config: Any) -> dict[str, Any]:
+        inner = getattr(config, stack)
+        refuse_unknown(inner, (*entries, *COMMON))
+        return {f"{stack}.{name}": value for entry in entries for name, value in entry.read(inner).items()}
+
+    def write(settings: Settings) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        for entry in entries:
+            own = entry.write({name: settings[f"{stack}.{name}"] for name in entry.ours})
+            written |= {name: value for name, value in own.items() if name in entry.theirs}
+        return {stack: written}
+
+    return Entry((stack,), tuple(f"{stack}.{name}" for entry in entries for name in entry.ours), read, write)
+
+
+def refuse_unknown(config: Any, entries: Iterable[Entry]) -> None:
+    """Check that entries understand all fields of a config of theirs.
+
+    Raises:
+        NotExpressible: they do not, and the field has a value.
+    """
+    understood = {name for entry in entries for name in entry.theirs}
+    declared = {each.name for each in dataclasses.fields(type(config))}
+    for name, value in config.to_dict().items():
+        if name in understood or value is None:
+            continue
+        if name in SHARED and value != SHARED[name]:
+            raise NotExpressible(name, value, f"a {config.model_type} has no such field")
+        if name in declared and name not in SHARED:
+            raise NotExpressible(name, value, "this version of hf_tx does not know the field")
+        if name == "quantization_config":
+            raise NotExpressible(name, value, "load the model dequantized, and pass it as source")
 
 
 _FACTS = ("pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings", "use_cache")

@@ -14,30 +14,36 @@ SANDWICH = dict(
     mlp_post_norm="post_feedforward_layernorm",
 )
 
-_COMMON = (
+_FIRST_BLOCK = (
     *SIZES,
     HEAD_DIM,
-    CLASSIFIER_DROPOUT,
     ATTENTION_BIAS,
     rope(),
-    same("attention_dropout"),
     renamed(rms_norm_eps="norm_eps"),
     derived("embedding_scale", lambda config: config.hidden_size**0.5),
-    only("a decoder is causal", use_bidirectional_attention=False),
     always(norm_unit_offset=True),
 )
-_SECOND = (
-    *_COMMON,
+_COMMON = (
+    *_FIRST_BLOCK,
+    CLASSIFIER_DROPOUT,
+    same("attention_dropout"),
+    only("a decoder is causal", use_bidirectional_attention=False),
+)
+_SECOND_BLOCK = (
     renamed(hidden_activation="hidden_act"),
     same("attn_logit_softcapping", "final_logit_softcapping"),
     computed(
         "query_pre_attn_scalar",
         "attention_scale",
         lambda config: config.query_pre_attn_scalar**-0.5,
-        lambda settings: settings["attention_scale"] ** -2,
+        lambda settings: round((settings["attention_scale"] or 256**-0.5) ** -2),  # or the default
     ),
     always(norm_position="sandwich"),
 )
+_SECOND = (*_COMMON, *_SECOND_BLOCK)
+
+#: What a stack of Gemma 2 says, whatever it is a part of.
+GEMMA2_STACK = (*_FIRST_BLOCK, *_SECOND_BLOCK, layer_types())
 
 GEMMA = Family(
     model_type="gemma",

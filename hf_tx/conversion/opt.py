@@ -4,7 +4,7 @@
 from typing import Any
 
 from .family import DECODER, Family, decoder_heads
-from .fields import Entry, Settings, always, only, renamed, same, several
+from .fields import Entry, Settings, always, renamed, same, several
 from .weights import layers, rule
 
 
@@ -36,7 +36,8 @@ OPT = Family(
     model_type="opt",
     kind=DECODER,
     fields=(
-        same("vocab_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "attention_dropout"),
+        same("vocab_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
+        same("attention_dropout", "layerdrop"),
         renamed(
             ffn_dim="intermediate_size",
             activation_function="hidden_act",
@@ -60,7 +61,6 @@ OPT = Family(
         ),
         several("enable_bias", "attention_bias", "attention_out_bias", "mlp_bias"),
         several("layer_norm_elementwise_affine", "norm_affine", "norm_bias"),
-        only("no layer is left out in training", layerdrop=0.0),
         always(position_type="learned", position_offset=2, norm_type="layernorm", norm_eps=1e-5, ffn_type="mlp"),
     ),
     weights=(

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""T5, T5 v1.1 and mT5."""
+"""T5, T5 v1.1, mT5 and UMT5."""
 
 from typing import Any
 
@@ -38,10 +38,12 @@ FIELDS = (
         decoder_start_token_id="decoder_start_token_id",
     ),
     only("it is not one stack, but two", is_decoder=False),
-    unread("initializer_factor", "classifier_dropout"),  # of classes that are refused
+    renamed(classifier_dropout="decoder.classifier_dropout"),
+    always(classifier_transform=True),
+    unread("initializer_factor"),
 )
 
-# The original T5 scales the states before its head; mT5 and v1.1 do not.
+# The original T5 scales the states before its head; mT5 and v1.1 do not, and UMT5 as it is told.
 SCALE = computed(
     "scale_decoder_outputs",
     "decoder.logit_scale",
@@ -54,15 +56,17 @@ ENCODER_FIELDS = (
     *STACK,
     renamed(num_layers="num_hidden_layers"),
     only("an encoder is bidirectional", is_decoder=False),
-    unread("initializer_factor", "classifier_dropout", "use_cache"),
+    same("classifier_dropout"),
+    unread("initializer_factor", "use_cache"),
     unread("num_decoder_layers", "decoder_start_token_id", "scale_decoder_outputs"),  # there is no decoder
 )
 
 
-def stack_weights(stack: str, ours: str, gated: bool) -> tuple[Rule, ...]:
-    """Return the weight table of the encoder or the decoder, whose modules have names that begin with `ours`."""
+def stack_weights(stack: str, ours: str, config: Any) -> tuple[Rule, ...]:
+    """Return the weight table of the encoder or the decoder, whose modules have names that begin with `ours`. It
+    depends on the kind of feed-forward layer, and on whether all layers have the biases of the first."""
     last = 1 if stack == "encoder" else 2
-    inner = dict(gate_proj="wi_0", up_proj="wi_1") if gated else dict(up_proj="wi")
+    inner = dict(gate_proj="wi_0", up_proj="wi_1") if config.ffn_type == "glu" else dict(up_proj="wi")
     modules = {f"mixer__{part}_proj": f"layer.0.SelfAttention.{part}" for part in "qkvo"}
     modules |= {
         f"mlp__{name}": f"layer.{last}.DenseReluDense.{theirs}"
@@ -72,33 +76,44 @@ def stack_weights(stack: str, ours: str, gated: bool) -> tuple[Rule, ...]:
     if stack == "decoder":
         modules |= {f"cross_mixer__{part}_proj": f"layer.1.EncDecAttention.{part}" for part in "qkvo"}
         modules |= dict(cross_norm="layer.1.layer_norm")
-    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
+    block, scheme = ("*", "relative_*") if config.relative_attention_per_layer else ("0", "relative")
+    bias = f"{stack}.block.{block}.layer.0.SelfAttention.relative_attention_bias"
     return (
-        rule(bias, f"{ours}positions.relative.relative_bias"),
+        rule(bias, f"{ours}positions.{scheme}.relative_bias"),
         *layers(f"{stack}.block", f"{ours}layers", **modules),
         rule(f"{stack}.final_layer_norm", f"{ours}norm"),
     )
 
 
 def weights(config: Any) -> tuple[Rule, ...]:
-    """Return the weight table, which depends on the kind of feed-forward layer."""
-    gated = config.decoder.ffn_type == "glu"
+    """Return the weight table of both stacks."""
     return (
         rule("shared", "encoder.embed_tokens"),  # the decoder's are tied to them
-        *(each for stack in ("encoder", "decoder") for each in stack_weights(stack, f"{stack}.", gated)),
+        *stack_weights("encoder", "encoder.", config.encoder),
+        *stack_weights("decoder", "decoder.", config.decoder),
     )
 
 
 def encoder_weights(config: Any) -> tuple[Rule, ...]:
     """Return the weight table of an encoder alone."""
-    return (rule("shared", "embed_tokens"), *stack_weights("encoder", "", config.ffn_type == "glu"))
+    return (rule("shared", "embed_tokens"), *stack_weights("encoder", "", config))
 
 
-FAMILIES = tuple(
-    Family(
+def family(model_type: str, name: str, *fields: Entry, per_layer: bool = False) -> Family:
+    """Return a family of this build.
+
+    Args:
+        model_type: its name in the library.
+        name: what the names of its classes begin with.
+        *fields: what its config says besides.
+        per_layer: whether every layer has position biases of its own.
+    """
+    biases = always(relative_attention_per_layer=per_layer)
+    classifier = (rule("classification_head.dense", "transform"), rule("classification_head.out_proj", "score"))
+    return Family(
         model_type=model_type,
         kind=ENCODER_DECODER,
-        fields=fields,
+        fields=(*FIELDS, *in_stacks(biases), *fields),
         weights=weights,
         heads=(
             Head(f"{name}Model", "TxEncoderDecoderModel"),
@@ -107,15 +122,35 @@ FAMILIES = tuple(
                 "TxEncoderDecoderForConditionalGeneration",
                 rules=(rule("lm_head", "lm_head"),),
             ),
+            Head(
+                f"{name}ForSequenceClassification",
+                "TxEncoderDecoderForSequenceClassification",
+                "transformer",
+                classifier,
+            ),
+            Head(
+                f"{name}ForQuestionAnswering",
+                "TxEncoderDecoderForQuestionAnswering",
+                rules=(rule("qa_outputs", "qa_outputs"),),
+            ),
         ),
         by_weights=("tie_word_embeddings",),
         encoder=Family(
             model_type=model_type,
             kind=ENCODER,
-            fields=ENCODER_FIELDS,
+            fields=(*ENCODER_FIELDS, biases),
             weights=encoder_weights,
-            heads=(Head(f"{name}EncoderModel", "TxEncoderModel"),),
+            heads=(
+                Head(f"{name}EncoderModel", "TxEncoderModel"),
+                Head(
+                    f"{name}ForTokenClassification",
+                    "TxEncoderForTokenClassification",
+                    "transformer",
+                    (rule("classifier", "score"),),
+                ),
+            ),
         ),
     )
-    for model_type, name, fields in (("t5", "T5", (*FIELDS, SCALE)), ("mt5", "MT5", FIELDS))
-)
+
+
+FAMILIES = (family("t5", "T5", SCALE), family("mt5", "MT5"), family("umt5", "UMT5", SCALE, per_layer=True))

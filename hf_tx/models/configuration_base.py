@@ -73,8 +73,12 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).
         relative_attention_num_buckets: buckets of `relative`.
         relative_attention_max_distance: distance at which the buckets of `relative` end.
+        relative_attention_per_layer: every layer has biases of its own in `relative` (UMT5), not all the same.
+        sinusoidal_type: order and wavelengths of `sinusoidal`: `interleaved` (the paper), `concatenated` (Marian) or
+            `tensor2tensor` (fairseq).
         max_position_embeddings: number of positions; a hard limit for `learned` ones.
-        position_offset: index of the first position in the table of `learned` (OPT, BART: 2).
+        position_offset: index of the first position in the table of `learned` (OPT, BART: 2), or its number in
+            `sinusoidal` (M2M-100).
         type_vocab_size: number of token types, 0 for none.
         embedding_norm: normalise the embeddings.
         embedding_scale: factor of the token embeddings.
@@ -98,6 +102,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         attention_dropout: dropout of the attention weights.
         hidden_dropout: dropout of the embeddings and of what a layer adds.
         ffn_dropout: dropout inside the feed-forward layer.
+        layerdrop: probability that a layer is left out in training (Fan et al., 2019,
+            https://huggingface.co/papers/1909.11556). Its weights then have no gradient, which
+            `DistributedDataParallel` has to be told by `find_unused_parameters`.
         classifier_dropout: dropout before a classifier. Default: `hidden_dropout`.
         initializer_range: standard deviation of initial weights.
         tie_word_embeddings: the head uses the weights of the embeddings.
@@ -145,6 +152,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     rope_interleaved: bool = False
     relative_attention_num_buckets: int = 32
     relative_attention_max_distance: int = 128
+    relative_attention_per_layer: bool = False
+    sinusoidal_type: str = "interleaved"
     max_position_embeddings: int = 2048
     position_offset: int = 0
     type_vocab_size: int = 0
@@ -169,6 +178,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     attention_dropout: int | float = 0.0
     hidden_dropout: int | float = 0.0
     ffn_dropout: int | float = 0.0
+    layerdrop: int | float = 0.0
     classifier_dropout: int | float | None = None
     initializer_range: int | float = 0.02
     tie_word_embeddings: bool = True
@@ -320,6 +330,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         ):
             changed = {key: value for key, value in changed.items() if key not in flat}
             changed["rope_parameters"] = {**rope, **flat}
+        if changes.get("position_type", stored.get("position_type")) != stored.get("position_type"):
+            of_former = {"position_offset", "sinusoidal_type", "relative_attention_per_layer"} - changes.keys()
+            changed = {key: value for key, value in changed.items() if key not in of_former}
         if "mixers" in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             stale = cls._idle_with(names, changed) - changes.keys()
@@ -339,7 +352,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         scheme = stored.get("position_type")
         is_embedded = scheme is not None and POSITIONS.get(scheme).has_embedding
         if not is_embedded and not any(mixer.is_attention for mixer in mixers):
-            idle |= {"position_type", "rope_parameters"}
+            idle |= {"position_type", "rope_parameters", "relative_attention_per_layer"}
         return idle
 
     def _without_function(self) -> set[str]:

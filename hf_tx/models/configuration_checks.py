@@ -13,7 +13,7 @@ from .feed_forward import FEED_FORWARDS
 from .mixer import mixer_options
 from .mixers import MIXERS
 from .norms import NORMS
-from .positions import POSITIONS, LearnedPositions, RelativePositions
+from .positions import POSITIONS, SINUSOIDS, LearnedPositions, RelativePositions
 from .registry import nearest
 
 #: What one layer may have of its own.
@@ -128,7 +128,7 @@ def check_layer(config: Any, mixer: str) -> None:
     FEED_FORWARDS.get(config.ffn_type)
     require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
-    for field in ("attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
+    for field in ("attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout", "layerdrop"):
         value = getattr(config, field)
         require(value is None or 0 <= value < 1, field, value, "must lie in [0, 1)")
     for field in ("attn_logit_softcapping", "attention_scale"):
@@ -216,9 +216,17 @@ def check_positions(config: Any) -> None:
             far,
             f"must be above {buckets // 2}, half the buckets",
         )
-    if config.position_offset:
-        learned = any(issubclass(scheme, LearnedPositions) for scheme in schemes)
-        require(learned, "position_offset", config.position_offset, "needs position_type = 'learned'")
+    per_layer = config.relative_attention_per_layer
+    rule = "needs position_type = 'relative'"
+    require(not per_layer or "relative" in types, "relative_attention_per_layer", per_layer, rule)
+    offset, kind = config.position_offset, config.sinusoidal_type
+    counted = "sinusoidal" in types or any(issubclass(scheme, LearnedPositions) for scheme in schemes)
+    require(not offset or counted, "position_offset", offset, "needs position_type = 'learned' or 'sinusoidal'")
+    require_known("sinusoidal_type", kind, SINUSOIDS)
+    if kind != "interleaved":
+        require("sinusoidal" in types, "sinusoidal_type", kind, "needs position_type = 'sinusoidal'")
+        size = config.embedding_size or config.hidden_size
+        require(kind != "tensor2tensor" or size >= 4, "sinusoidal_type", kind, f"needs 4 features, not {size}")
 
 
 def check_rope(config: Any, parameters: dict[str, Any]) -> None:

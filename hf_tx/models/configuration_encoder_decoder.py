@@ -27,6 +27,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         decoder: config of the decoder, or a dict of its fields.
         share_embeddings: encoder and decoder have the same token embeddings; they then need the same `vocab_size`.
         tie_word_embeddings: the head uses the weights of the decoder's embeddings.
+        classifier_transform: a classifier of texts has a projection and a tanh before its output (BART, T5).
         pad_token_id: id of padding. Default: the decoder's.
         bos_token_id: id that begins a text. Default: the decoder's.
         eos_token_id: id, or ids, that end one. Default: the decoder's.
@@ -58,6 +59,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         "AutoModel": "modeling_encoder_decoder.TxEncoderDecoderModel",
         "AutoModelForSeq2SeqLM": "modeling_encoder_decoder.TxEncoderDecoderForConditionalGeneration",
         "AutoModelForSequenceClassification": "modeling_encoder_decoder.TxEncoderDecoderForSequenceClassification",
+        "AutoModelForQuestionAnswering": "modeling_encoder_decoder.TxEncoderDecoderForQuestionAnswering",
     }
 
     encoder: TxEncoderConfig | dict[str, Any] | None = None
@@ -65,6 +67,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     is_encoder_decoder: bool = True
     share_embeddings: bool = True
     tie_word_embeddings: bool = True
+    classifier_transform: bool = False
     use_cache: bool = True
     pad_token_id: int | None = None
     bos_token_id: int | None = None
@@ -128,12 +131,14 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Build a config from a dict as files hold it. Changes with the prefix `encoder_` or `decoder_` go to the
         stacks; see the library's method of this name."""
-        config_dict = dict(config_dict)
         for key in list(kwargs):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
             if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names():
-                config_dict[stack] = {**(config_dict.get(stack) or {}), field: kwargs.pop(key)}
+                given = kwargs.get(stack)
+                rule = f"{stack} is a config already: set {field} there"
+                require(not isinstance(given, PreTrainedConfig), key, kwargs[key], rule)
+                kwargs[stack] = {**(given or {}), field: kwargs.pop(key)}
         return super().from_dict(config_dict, **kwargs)
 
     @property

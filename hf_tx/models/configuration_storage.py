@@ -153,7 +153,7 @@ class TxConfigMixin:
         changed = {**stored, **changes}
         for name in cls.sub_configs:  # type: ignore[attr-defined]
             if isinstance(changes.get(name), dict):
-                changed[name] = {**(stored.get(name) or {}), **changes[name]}
+                changed[name] = cls.sub_configs[name]._changed(stored.get(name) or {}, changes[name])  # type: ignore[attr-defined]
         return changed
 
     @classmethod

@@ -12,6 +12,7 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
+    Seq2SeqQuestionAnsweringModelOutput,
     Seq2SeqSequenceClassifierOutput,
 )
 from transformers.processing_utils import Unpack
@@ -26,7 +27,7 @@ from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
-from .heads import LanguageModelHead, last_real_position
+from .heads import LanguageModelHead, last_real_position, question_answering
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
@@ -430,6 +431,8 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         _, decoder = config.stacks
         self.num_labels = config.num_labels
         self.model = TxEncoderDecoderModel(config)
+        size = decoder.hidden_size
+        self.transform = nn.Linear(size, size) if config.classifier_transform else None
         dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
         self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(decoder.output_size, config.num_labels)
@@ -487,7 +490,10 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         hidden_states = outputs.last_hidden_state
         last = last_real_position(hidden_states, decoder_attention_mask, decoder_input_ids, self.config.pad_token_id)
         rows = torch.arange(hidden_states.shape[0], device=hidden_states.device)
-        logits = self.score(self.dropout(hidden_states[rows, last]))
+        pooled = hidden_states[rows, last]
+        if self.transform is not None:
+            pooled = torch.tanh(self.transform(self.dropout(pooled)))
+        logits = self.score(self.dropout(pooled))
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
@@ -504,8 +510,86 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         )
 
 
+class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
+    """An encoder-decoder that marks where an answer begins and ends: the decoder reads the text once more, shifted
+    right, and each of its states is scored (Lewis et al., 2019, https://huggingface.co/papers/1910.13461)."""
+
+    def __init__(self, config: TxEncoderDecoderConfig) -> None:
+        super().__init__(config)
+        self.model = TxEncoderDecoderModel(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        start_positions: torch.LongTensor | None = None,
+        end_positions: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqQuestionAnsweringModelOutput:
+        """Score every position as begin and end of the answer. For the other arguments see
+        [`TxEncoderDecoderModel.forward`].
+
+        Args:
+            input_ids: tokens. *Shape:* `(batch, length)`, int64.
+            attention_mask: 1 for real tokens.
+            decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
+            decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
+            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
+            inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
+            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
+            start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
+            end_positions: where they end. *Shape:* `(batch,)`, int64.
+            use_cache: return a cache. Default: no.
+            num_items_in_batch: divides the summed loss.
+            **kwargs: those of [`TxEncoderDecoderModel.forward`].
+
+        Returns:
+            `loss`, `start_logits` and `end_logits`. *Shape:* `(batch, length)`.
+
+        Raises:
+            ValueError: no input for the decoder.
+        """
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=bool(use_cache),
+            **kwargs,
+        )
+        loss, start_logits, end_logits = question_answering(
+            self.qa_outputs(outputs.last_hidden_state), start_positions, end_positions, num_items_in_batch
+        )
+        return Seq2SeqQuestionAnsweringModelOutput(
+            loss=loss,
+            start_logits=start_logits,
+            end_logits=end_logits,
+            cache=outputs.cache,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+
 __all__ = [
     "TxEncoderDecoderForConditionalGeneration",
+    "TxEncoderDecoderForQuestionAnswering",
     "TxEncoderDecoderForSequenceClassification",
     "TxEncoderDecoderModel",
     "TxEncoderDecoderPreTrainedModel",

@@ -51,7 +51,7 @@ class TxStack(TxPreTrainedModel):
         self.embed_norm = build_norm(config, summed) if config.embedding_norm else None
         self.projects_tokens = config.embedding_projection == "tokens"
         self.embed_proj = nn.Linear(tokens, size, bias=not self.projects_tokens) if tokens != size else None
-        self.dropout = config.hidden_dropout
+        self.dropout, self.layerdrop = config.hidden_dropout, config.layerdrop
 
         self.starts_from_source = self.crosses and config.initial_state == "encoder"
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
@@ -65,12 +65,14 @@ class TxStack(TxPreTrainedModel):
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
-        self.layer_positions = config.layer_positions
+        self.layer_positions = [
+            f"{name}_{idx}" if name == "relative" and config.relative_attention_per_layer else name
+            for idx, name in enumerate(config.layer_positions)
+        ]
         self.layer_types = config.layer_types
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
-        self.positions: Any = nn.ModuleDict(
-            {name: POSITIONS.get(name)(config) for name in dict.fromkeys(self.layer_positions)}
-        )
+        schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
+        self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -344,6 +346,8 @@ class TxStack(TxPreTrainedModel):
         for layer, group, scheme, layer_type in zip(
             self.layers, self.layer_groups, self.layer_positions, self.layer_types, strict=True
         ):
+            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+                continue
             hidden_states = layer(
                 hidden_states,
                 encoder_hidden_states,

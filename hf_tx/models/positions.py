@@ -69,17 +69,41 @@ class PositionScheme(nn.Module):
         return None
 
 
+SINUSOIDS = ("interleaved", "concatenated", "tensor2tensor")
+
+
 class SinusoidalPositions(PositionScheme):
-    """Fixed sines and cosines of geometric wavelengths, interleaved, added to the embeddings (Vaswani et al., 2017,
-    section 3.5, https://huggingface.co/papers/1706.03762). Computed from the position: there is no last one."""
+    """Fixed sines and cosines of geometric wavelengths, added to the embeddings. Computed from the position: there is
+    no last one. With `sinusoidal_type`
+
+    - `interleaved`: sines at even features, cosines at odd ones, of wavelengths from 2 pi to 10000 * 2 pi, the end not
+      included (Vaswani et al., 2017, section 3.5, https://huggingface.co/papers/1706.03762),
+    - `concatenated`: the same in another order, all sines before all cosines (Marian),
+    - `tensor2tensor`: likewise, and the last wavelength is 10000 * 2 pi, as in the code of that paper
+      (https://github.com/tensorflow/tensor2tensor/blob/master/tensor2tensor/layers/common_attention.py; fairseq).
+    """
 
     has_embedding = True
 
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.kind = config.sinusoidal_type
+        self.offset = config.position_offset
+
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         size = inputs_embeds.shape[-1]
-        even = torch.arange(0, size, 2, device=inputs_embeds.device, dtype=torch.float32)
-        angles = position_ids[..., None].float() * torch.exp(even * (-math.log(10_000.0) / size))
-        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size]
+        # Of an odd number of features, the last has a sine, or stays as it is.
+        pairs, last = (size // 2, size // 2 - 1) if self.kind == "tensor2tensor" else ((size + 1) // 2, size / 2)
+        # The precision shows at late positions, and that code, and models that were trained with it, have float32.
+        simple = self.kind == "tensor2tensor" or inputs_embeds.device.type == "mps"
+        pair = torch.arange(pairs, device=inputs_embeds.device, dtype=torch.float32 if simple else torch.float64)
+        frequencies = torch.exp(pair * (-math.log(10_000.0) / last))
+        angles = (position_ids + self.offset)[..., None].to(pair.dtype) * frequencies
+        if self.kind == "interleaved":
+            table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+        else:
+            table = torch.cat((angles.sin(), angles.cos()), dim=-1)
+        table = nn.functional.pad(table, (0, size - table.shape[-1]))  # a negative number crops
         return inputs_embeds + table.to(inputs_embeds.dtype)
 
 
@@ -123,8 +147,10 @@ def alibi_slopes(heads: int) -> list[float]:
 
 class RelativePositions(PositionScheme):
     """A learned bias for every head and every bucket of distances, shared by all layers (Raffel et al., 2020, section
-    2.1, https://huggingface.co/papers/1910.10683). Half of the buckets hold one distance each, the other half grow
-    logarithmically up to `relative_attention_max_distance`; bidirectional layers split them between both sides."""
+    2.1, https://huggingface.co/papers/1910.10683), or, with `relative_attention_per_layer`, of every layer (Chung et
+    al., 2023, https://huggingface.co/papers/2304.09151). Half of the buckets hold one distance each, the other half
+    grow logarithmically up to `relative_attention_max_distance`; bidirectional layers split them between both
+    sides."""
 
     has_bias = True
 

@@ -17,8 +17,8 @@ PUBLIC = """
     TxDecoderForTokenClassification TxDecoderModel
     TxEncoderConfig TxEncoderForMaskedLM TxEncoderForMultipleChoice TxEncoderForQuestionAnswering
     TxEncoderForSequenceClassification TxEncoderForTokenClassification TxEncoderModel
-    TxEncoderDecoderConfig TxEncoderDecoderForConditionalGeneration TxEncoderDecoderForSequenceClassification
-    TxEncoderDecoderModel
+    TxEncoderDecoderConfig TxEncoderDecoderForConditionalGeneration TxEncoderDecoderForQuestionAnswering
+    TxEncoderDecoderForSequenceClassification TxEncoderDecoderModel
     __version__ from_hf parameter_count to_hf
 """
 
@@ -140,13 +140,15 @@ HEADS = {
     "TxEncoderForQuestionAnswering": "qa_outputs.bias qa_outputs.weight",
     "TxEncoderForMultipleChoice": "score.bias score.weight",
     "TxEncoderDecoderForSequenceClassification": "score.bias score.weight",
+    "TxEncoderDecoderForQuestionAnswering": "qa_outputs.bias qa_outputs.weight",
 }
 AUTO_CLASSES = {
     "hf_tx_decoder": "AutoConfig AutoModel AutoModelForCausalLM AutoModelForQuestionAnswering "
     "AutoModelForSequenceClassification AutoModelForTokenClassification",
     "hf_tx_encoder": "AutoConfig AutoModel AutoModelForMaskedLM AutoModelForMultipleChoice "
     "AutoModelForQuestionAnswering AutoModelForSequenceClassification AutoModelForTokenClassification",
-    "hf_tx_encoder_decoder": "AutoConfig AutoModel AutoModelForSeq2SeqLM AutoModelForSequenceClassification",
+    "hf_tx_encoder_decoder": "AutoConfig AutoModel AutoModelForQuestionAnswering AutoModelForSeq2SeqLM "
+    "AutoModelForSequenceClassification",
 }
 CONFIGS = {cls.model_type: cls for cls in (hf_tx.TxDecoderConfig, hf_tx.TxEncoderConfig, hf_tx.TxEncoderDecoderConfig)}
 # Config files as version 0.1.0 wrote them, by the class of the model.
@@ -233,6 +235,17 @@ def test_keys_of_a_classifier_with_a_transform(name: str) -> None:
     model = getattr(hf_tx, name)(hf_tx.TxEncoderConfig(**SIZES, classifier_transform=True))
     keys = [key for key in model.state_dict() if key.startswith("transform.")]
     assert keys == [f"transform.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")]
+def test_keys_of_the_transform_of_a_classifier() -> None:
+    config = hf_tx.TxEncoderDecoderConfig(encoder=SIZES, decoder=SIZES, classifier_transform=True)
+    keys = hf_tx.TxEncoderDecoderForSequenceClassification(config).state_dict()
+    assert [key for key in keys if "transform" in key] == ["transform.weight", "transform.bias"]
+
+
+def test_keys_of_biases_of_every_layer() -> None:
+    model = hf_tx.TxEncoderModel(hf_tx.TxEncoderConfig(**SIZES, **BUCKETS, relative_attention_per_layer=True))
+    assert [key for key in model.state_dict() if "bias" in key and "norm" not in key] == [
+        "positions.relative_0.relative_bias.weight"
+    ]
 
 
 @pytest.mark.parametrize("model_type", AUTO_CLASSES)

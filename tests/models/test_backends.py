@@ -598,6 +598,34 @@ def test_dropout_follows_the_seed_in_train_mode(family, dropout, backend):
     assert (run(0) - states(model.eval(), tokens(2, 6))).abs().amax() > 1e-2
 
 
+@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
+def test_layers_are_left_out_in_train_mode_and_pass_on_what_they_read(family):
+    model = build(family, layerdrop=0.25, num_hidden_layers=4)
+    stack = model.decoder if family == "encoder_decoder" else model
+    read, written = [], []
+
+    def record(layer, inputs, output):
+        read.append((list(stack.layers).index(layer), inputs[0]))
+        written.append(output)
+
+    for layer in stack.layers:
+        layer.register_forward_hook(record)
+    states(model, tokens(2, 6))
+    assert [idx for idx, _ in read] == [0, 1, 2, 3]
+    count = 0
+    torch.manual_seed(0)
+    for _ in range(25):
+        read.clear()
+        written.clear()
+        last = states(model.train(), tokens(2, 6))
+        count += len(read)
+        for (_, state), before in zip(read[1:], written, strict=False):
+            assert torch.equal(state, before)
+        if written:
+            assert torch.equal(stack.norm(written[-1]), last)
+    assert 65 < count < 85  # of 100
+
+
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize("cross", [False, True])
 def test_attention_dropout_keeps_the_mean(backend, cross):

@@ -330,6 +330,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(hidden_dropout=1.0), ("hidden_dropout = 1.0", "[0, 1)")),
     (dict(ffn_dropout=-0.1), ("ffn_dropout = -0.1", "[0, 1)")),
     (dict(classifier_dropout=1), ("classifier_dropout = 1", "[0, 1)")),
+    (dict(layerdrop=1), ("layerdrop = 1", "[0, 1)")),
     (dict(hidden_dropout=math.nan), ("hidden_dropout = nan", "[0, 1)")),
     # scales and caps
     (dict(attention_scale=0.0), ("attention_scale = 0.0", "above 0")),
@@ -368,6 +369,16 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),
     # options that contradict each other
     (dict(position_offset=2), ("position_offset = 2", "learned")),
+    (dict(sinusoidal_type="concatenated"), ("sinusoidal_type = 'concatenated'", "sinusoidal")),
+    (
+        dict(position_type="sinusoidal", sinusoidal_type="concatenate"),
+        ("sinusoidal_type = 'concatenate'", "'concatenated'"),
+    ),
+    (
+        dict(position_type="sinusoidal", sinusoidal_type="tensor2tensor", embedding_size=3, tie_word_embeddings=False),
+        ("sinusoidal_type = 'tensor2tensor'", "4 features"),
+    ),
+    (dict(relative_attention_per_layer=True), ("relative_attention_per_layer = True", "relative")),
     (dict(position_type="learned", position_offset=-1), ("position_offset = -1", "below 0")),
     (dict(parallel_residual=True, norm_position="post"), ("parallel_residual = True", "'pre'", "'post'")),
     (dict(qk_norm_scope="all"), ("qk_norm_scope = 'all'", "qk_norm = True")),
@@ -901,6 +912,29 @@ def test_a_prefixed_change_on_loading(stack: str, tmp_path: Path) -> None:
     make("encoder_decoder").save_pretrained(tmp_path)
     config = AutoConfig.from_pretrained(tmp_path, **{f"{stack}_hidden_dropout": 0.1})
     assert getattr(config, stack).hidden_dropout == 0.1
+
+
+@pytest.mark.parametrize("prefixed", [True, False])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_what_a_change_of_a_stack_leaves_idle_goes(stack: str, prefixed: bool, tmp_path: Path) -> None:
+    positions = dict(position_type="sinusoidal", sinusoidal_type="concatenated", position_offset=2)
+    stacks = dict.fromkeys(("encoder", "decoder"), dict(SIZES, mixers="sliding,full", sliding_window=4, **positions))
+    make("encoder_decoder", **stacks).save_pretrained(tmp_path)
+    changes = dict(mixers="full", position_type="rope")
+    given = {f"{stack}_{key}": value for key, value in changes.items()} if prefixed else {stack: changes}
+    config = AutoConfig.from_pretrained(tmp_path, **given)
+    changed, other = config.stacks if stack == "encoder" else config.stacks[::-1]
+    assert (changed.mixers, changed.sliding_window) == (["full", "full"], None)
+    assert (changed.sinusoidal_type, changed.position_offset) == ("interleaved", 0)
+    assert (other.mixers, other.sliding_window) == (["sliding", "full"], 4)
+    assert (other.sinusoidal_type, other.position_offset) == ("concatenated", 2)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_a_prefixed_change_beside_a_config_object(stack: str, tmp_path: Path) -> None:
+    make("encoder_decoder").save_pretrained(tmp_path)
+    both = {stack: make(stack), f"{stack}_hidden_dropout": 0.1}
+    refused([f"{stack}_hidden_dropout", "0.1"], hf_tx.TxEncoderDecoderConfig.from_pretrained, tmp_path, **both)
 
 
 def test_a_field_of_a_stack_that_belongs_to_both() -> None:

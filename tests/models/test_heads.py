@@ -42,7 +42,7 @@ def alone(model: Any, **settings: Any) -> torch.Tensor:
         ("encoder", dict(position_type="learned", norm_position="post", embedding_norm=True, add_pooling_layer=True)),
         ("encoder_decoder", {}),
         ("encoder_decoder", dict(position_type="learned")),
-        ("encoder_decoder", dict(position_type="relative")),
+        ("encoder_decoder", dict(position_type="relative", relative_attention_per_layer=True)),
     ],
     ids=str,
 )
@@ -218,8 +218,20 @@ def test_an_encoder_decoder_classifies_what_its_decoder_reads(side: str) -> None
     assert_close(outputs.logits, expected)
 
 
-def test_an_encoder_decoder_without_anything_to_read_is_refused() -> None:
-    model = head("encoder_decoder", "ForSequenceClassification")
+def test_a_transform_goes_before_the_scores_of_an_encoder_decoder() -> None:
+    config = config_of("encoder_decoder")
+    config.num_labels, config.classifier_transform = 3, True
+    model = enlarge(hf_tx.TxEncoderDecoderForSequenceClassification(config)).eval()
+    reads = tokens(1, 5)
+    states = model.model(input_ids=TEXTS[0][None], decoder_input_ids=reads).last_hidden_state
+    mask = torch.ones_like(reads)
+    outputs = model(input_ids=TEXTS[0][None], decoder_input_ids=reads, decoder_attention_mask=mask)
+    assert_close(outputs.logits, model.score(torch.tanh(model.transform(states[:, -1]))))
+
+
+@pytest.mark.parametrize("kind", ["ForSequenceClassification", "ForQuestionAnswering"])
+def test_an_encoder_decoder_without_anything_to_read_is_refused(kind: str) -> None:
+    model = head("encoder_decoder", kind)
     embeds = model.get_input_embeddings()(tokens(2, 5))
     with pytest.raises(ValueError, match="decoder_input_ids or decoder_inputs_embeds"):
         model(inputs_embeds=embeds)
@@ -270,7 +282,21 @@ def test_token_classification_scores_every_real_token(family: str, side: str) ->
     assert_close(outputs.loss, cross_entropy(expected[kept], labels[mask.bool()][kept]), 1e-5)
 
 
-@pytest.mark.parametrize("family", ["encoder", "decoder"])
+@pytest.mark.parametrize("side", SIDES)
+def test_an_encoder_decoder_marks_what_its_decoder_reads(side: str) -> None:
+    model = head("encoder_decoder", "ForQuestionAnswering")
+    batch, mask = padded(TEXTS, side, extra=2)
+    outputs = model(input_ids=batch, attention_mask=mask)
+    start = torch.tensor([model.config.decoder_start_token_id])
+    for row, (text, real) in enumerate(zip(TEXTS, mask.bool(), strict=True)):
+        reads = torch.cat((start, text[:-1]))[None]
+        states = model.model(input_ids=text[None], decoder_input_ids=reads).last_hidden_state
+        scores = model.qa_outputs(states)[0]
+        assert_close(outputs.start_logits[row][real], scores[:, 0])
+        assert_close(outputs.end_logits[row][real], scores[:, 1])
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder", "encoder_decoder"])
 def test_question_answering_ignores_positions_outside_the_text(family: str) -> None:
     model = head(family, "ForQuestionAnswering")
     batch = tokens(4, 8)

@@ -2,6 +2,7 @@
 """Every position scheme against the formula that it is named after, or against the library's own computation of it."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import reference_model as reference
@@ -23,9 +24,18 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as cohere_rotary
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama_rotary
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from hf_tx.models.positions import POSITIONS, RotaryEmbedding, alibi_slopes, apply_rotary, relative_position_buckets
+from hf_tx.models.positions import (
+    POSITIONS,
+    SINUSOIDS,
+    RotaryEmbedding,
+    alibi_slopes,
+    apply_rotary,
+    relative_position_buckets,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +45,17 @@ def _uncompiled():
 
 
 # ---------------------------------------------------------------------------------------------------- sinusoidal
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize("kind", SINUSOIDS)
 @pytest.mark.parametrize("size", [8, 24, 15])
-def test_sinusoids_equal_the_formula(size):
-    scheme = POSITIONS.get("sinusoidal")(None)
+def test_sinusoids_equal_the_formula(size, kind, offset):
+    scheme = POSITIONS.get("sinusoidal")(SimpleNamespace(sinusoidal_type=kind, position_offset=offset))
     positions = torch.tensor([[0, 1, 2, 17, 500, 5000]])
     table = scheme.embed(torch.zeros(1, 6, size), positions)[0]
-    expected = torch.stack([reference.sinusoid(int(position), size) for position in positions[0]])
-    # An angle of 5000 has an error of 2e-4 in float32.
-    assert (table - expected).abs().amax() < 5e-4
-    assert (table[:4] - expected[:4]).abs().amax() < 5e-6
+    expected = torch.stack([reference.sinusoid(int(position) + offset, size, kind) for position in positions[0]])
+    # An angle of 5000 has an error of 5e-3 in float32.
+    assert (table - expected).abs().amax() < (5e-3 if kind == "tensor2tensor" else 2e-7)
+    assert (table[:4] - expected[:4]).abs().amax() < 2e-5
 
 
 def test_sinusoids_have_no_last_position():
@@ -170,10 +182,28 @@ def test_slopes_equal_the_published_recursion(heads):
     assert_close(torch.tensor(alibi_slopes(heads)), torch.tensor(reference.alibi_slopes(heads)), 1e-6)
 
 
-def test_relative_biases_are_shared_by_all_layers():
-    model = shared("decoder", position_type="relative")
-    names = [name for name, _ in model.named_parameters() if "relative_bias" in name]
-    assert names == ["positions.relative.relative_bias.weight"]
+@pytest.mark.parametrize("size", [8, 15])
+def test_sinusoids_equal_those_of_marian_and_m2m(size):
+    positions = torch.arange(1000)
+    marian = MarianSinusoidalPositionalEmbedding(1000, size)
+    expected = {
+        "concatenated": marian.create_weight(),
+        "tensor2tensor": M2M100SinusoidalPositionalEmbedding.get_embedding(1000, size),
+    }
+    for kind, table in expected.items():
+        scheme = POSITIONS.get("sinusoidal")(SimpleNamespace(sinusoidal_type=kind, position_offset=0))
+        assert_close(scheme.embed(torch.zeros(1, 1000, size), positions[None])[0], table, 1e-6)
+
+
+def test_relative_biases_are_shared_by_all_layers_or_each_has_its_own():
+    def names(**settings):
+        model = shared("decoder", position_type="relative", **settings)
+        return [name for name, _ in model.named_parameters() if "relative_bias" in name]
+
+    assert names() == ["positions.relative.relative_bias.weight"]
+    assert names(relative_attention_per_layer=True) == [
+        f"positions.relative_{idx}.relative_bias.weight" for idx in range(shared("decoder").config.num_hidden_layers)
+    ]
 
 
 @pytest.mark.parametrize("position_type", ["relative", "alibi"])

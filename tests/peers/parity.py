@@ -18,6 +18,8 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     convs = {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
     for name, weight in model.named_parameters():
+        if not weight.requires_grad:  # a table of sinusoids
+            continue
         noise = torch.randn(weight.shape, generator=generator)
         if weight.ndim > 1:
             fan_in = weight.shape[0 if id(weight) in convs else -1]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from peers.decoders import CAUSAL, DECODER_HEADS
-from peers.encoder_decoders import SEQ2SEQ
+from peers.encoder_decoders import SEQ2SEQ, SEQ2SEQ_HEADS
 from peers.encoders import ENCODERS
 from peers.parity import assert_close, batch, gradients, pair
 from peers.tables import LAYERS, TOKENS, VOCABULARY, Peer
 
-PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ
+PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ | SEQ2SEQ_HEADS
 ROWS = [13, 9, 4]  # longer than all windows, tables of short texts and exact buckets
 
 
@@ -38,7 +38,7 @@ def inputs_of(peer: Peer, config: Any, side: str) -> tuple[dict[str, Any], dict[
     elif "MaskedLM" in kind:
         hidden = torch.rand(labels.shape, generator=generator) < 0.4
         made["labels"] = labels.masked_fill(~hidden, -100)
-    elif "ConditionalGeneration" in kind:
+    elif config.is_encoder_decoder:
         target = batch([5, 8, 7], "right", config.pad_token_id, VOCABULARY, seed=2)
         made["decoder_attention_mask"] = target["attention_mask"]
         made["labels"] = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
@@ -49,12 +49,16 @@ def inputs_of(peer: Peer, config: Any, side: str) -> tuple[dict[str, Any], dict[
     if getattr(config, "type_vocab_size", 0):
         types = torch.randint(0, config.type_vocab_size, labels.shape, generator=generator)
         made["token_type_ids"] = types
+    if config.is_encoder_decoder and ("SequenceClassification" in kind or "QuestionAnswering" in kind):
+        made["decoder_attention_mask"] = made["attention_mask"]  # the decoder reads the text once more
+        last = (made["attention_mask"] * torch.arange(labels.shape[1])).argmax(-1, keepdim=True)
+        made["input_ids"].scatter_(1, last, config.eos_token_id)  # whose state theirs classifies
     theirs, ours = dict(made), dict(made)
     if peer.positions == "real":
         theirs["position_ids"] = ours["position_ids"] = position_ids
     if peer.positions == "rows":
         ours["position_ids"] = torch.arange(labels.shape[1])[None]
-        ours["decoder_position_ids"] = torch.arange(made["labels"].shape[1])[None]
+        ours["decoder_position_ids"] = torch.arange(made["decoder_attention_mask"].shape[1])[None]
     return theirs, ours
 
 
@@ -109,7 +113,7 @@ def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: s
 @pytest.mark.parametrize("name", CAUSAL | SEQ2SEQ)
 def test_generated_tokens_equal_the_peers(name: str, beams: int) -> None:
     peer = PEERS[name]
-    side = "right" if peer.theirs.__name__.endswith("ConditionalGeneration") else "left"
+    side = "right" if name in SEQ2SEQ else "left"
     prompt = batch([9, 5], side, TOKENS["pad_token_id"], VOCABULARY, seed=3)
     common = dict(
         input_ids=prompt["input_ids"],
