@@ -117,7 +117,7 @@ def layer(x: Tensor, source: Tensor | None, idx: int, config: Any, stack_weights
     place, factor = config.norm_position, config.residual_multiplier
     window = {"full": None, "sliding": config.sliding_window}[config.mixers[idx]]
     own = f"_{idx}" if config.relative_attention_per_layer else ""
-    positions = under(stack_weights, f"positions.relative{own}.")
+    positions = under(stack_weights, f"positions.{config.position_type}{own}.")
 
     def mix(y: Tensor) -> Tensor:
         return attention(y, None, config, under(weights, "mixer."), positions, causal, window)
