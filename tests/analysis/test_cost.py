@@ -166,6 +166,8 @@ def test_blocks_that_are_skipped_are_not_counted(name, settings, backend):
         model = build(name)
     else:
         window = {"sliding_window": 20} if settings["mixers"] != "chunked" else {}
+        if settings["mixers"] == "global_local":
+            window["mixer_options"] = {"global_local": dict(random_blocks=1, block_size=32)}
         model = tiny_models.build(name, head="lm", **settings, **window)
     forward, backward, _ = measure(model, 300, 2, backend)
     costs = estimate(model, context=300, batch=2, attn_implementation=backend)

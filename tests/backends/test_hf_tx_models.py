@@ -178,7 +178,7 @@ def test_global_positions_and_random_blocks_cost_by_the_length(family, feature):
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # the only one with formulas
             model(input_ids=tokens(1, length)).last_hidden_state.sum().backward()
         counts.append(counter.get_total_flops())
-    assert counts[1] <= 4.5 * counts[0]
+    assert counts[1] <= 5.5 * counts[0]  # groups of blocks are padded to their largest
 
 
 @pytest.mark.parametrize("mixer", ["chunked", "dilated", "global_local"])
