@@ -4,9 +4,8 @@
 First each changed layer learns to map the original's hidden states to what the original's layer makes of them, then
 the whole model learns the original's predictions. The end of the text is held out, and measured before and after.
 
-python scripts/distill.py --model runs/quickstart-decoder --mixers "sliding*3,full" \
-    --config-changes '{"sliding_window": 16}' --output runs/sliding
-python scripts/distill.py --model runs/quickstart-decoder --mixers gated_linear --output runs/linear
+python scripts/distill.py --model my-model --output linear --mixers gated_linear
+python scripts/distill.py --model my-model --output near --mixers sliding --config-changes '{"sliding_window": 4}'
 """
 
 import json
@@ -124,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"distill.py: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("distill.py: interrupted", file=sys.stderr)
+        print("distill.py: interrupted; what was not saved yet is lost", file=sys.stderr)
         return 130
     if results["interrupted"]:
         print("distill.py: interrupted; what was learnt until then is saved", file=sys.stderr)

@@ -101,7 +101,7 @@ def load_language_model(
     try:
         config = AutoConfig.from_pretrained(source)
     except OSError as error:  # which may speak of the connection alone
-        raise OSError(f"{source}: is no folder with a checkpoint, and cannot be had from the Hub: {error}") from error
+        raise OSError(f"{source}: no checkpoint can be loaded from there: {error}") from error
     options: dict[str, Any] = dict(
         attn_implementation=attn_implementation, dtype=torch.float32, output_loading_info=True
     )
@@ -342,10 +342,14 @@ def _recipe(source: str | os.PathLike[str], model: Any, context_length: int | No
     """Return the recipe of the model's family, with its tokenizer.
 
     Raises:
-        ValueError: the tokenizer lacks a special token that the rows need, or the context is too long or too short.
+        ValueError: there is no tokenizer, or it lacks a special token that the rows need, or the context is too long
+            or too short.
     """
     family = model.config.model_type.removeprefix("hf_tx_").replace("_", "-")
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{source}: its tokenizer cannot be loaded: {error}") from error
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token  # as usual for decoders; it fills the last row and is never learnt
     for name in _SPECIAL_TOKENS[family]:

@@ -63,7 +63,7 @@ def originals(tmp_path_factory):
         )
         recipe = recipe_class(tokenizer, 32)
         fields = {**recipe.token_fields(), **SIZES}
-        if family == "encoder-decoder":
+        if family != "decoder":
             fields["position_type"] = "learned"
         torch.manual_seed(0)
         model = recipe.auto_class.from_config(recipe.config(**fields))
@@ -214,10 +214,11 @@ def test_an_original_of_the_library(script, here, theirs, config):
             ["--config-changes", '{"num_hidden_layers": 1, "mixers": "full"}'],
             "the student has 1 layers and the teacher 2",
         ),
-        (["--mixers", "linear", "--model", "no/where/"], "no/where/: is no folder with a checkpoint"),
+        (["--mixers", "linear", "--model", "no/where/"], "no/where/: no checkpoint can be loaded from there"),
         (["--mixers", "linear", "--model", "headless"], "is a TxDecoderModel, which is no language model"),
         (["--mixers", "linear", "--model", "without-weights"], "has no weights for"),
         (["--mixers", "linear", "--model", "speechless"], "the tokenizer has no bos_token"),
+        (["--mixers", "linear", "--model", "wordless"], "wordless: its tokenizer cannot be loaded"),
         (["--mixers", "linear", "--model", "small"], "the tokenizer has 300 tokens, which are more than the model's"),
         (["--mixers", "linear", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
         (["--mixers", "linear", "--text", "short.txt"], "too little text"),
@@ -247,6 +248,8 @@ def test_what_does_not_serve_writes_nothing(script, here, capfd, arguments, mess
     elif "without-weights" in arguments:
         weights = {name: weight for name, weight in model.state_dict().items() if "k_proj" not in name}
         model.save_pretrained("without-weights", state_dict=weights)
+    elif "wordless" in arguments:
+        model.save_pretrained("wordless")
     elif "small" in arguments:
         model.resize_token_embeddings(200)
         model.save_pretrained("small")
