@@ -29,6 +29,7 @@ _CHECKPOINT_PATTERNS = (
     "vocab.txt",
     "merges.txt",
     "results.json",
+    "trainer_state_*.json",
 )
 
 

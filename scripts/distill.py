@@ -1,0 +1,137 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Gives a trained language model other mixers, and lets it learn from what it was before.
+
+First each changed layer learns to map the original's hidden states to what the original's layer makes of them, then
+the whole model learns the original's predictions. The end of the text is held out, and measured before and after.
+
+python scripts/distill.py --model my-model --output linear --mixers gated_linear
+python scripts/distill.py --model my-model --output near --mixers sliding --config-changes '{"sliding_window": 4}'
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from huggingface_hub.errors import StrictDataclassError
+from transformers import HfArgumentParser
+
+from hf_tx.training import Healing, HealingSettings
+
+TEXT = Path(__file__).resolve().parent / "data" / "state_of_the_union.txt"
+
+
+@dataclass
+class Arguments:
+    """The options of the command, beside those of the settings."""
+
+    model: str = field(metadata={"help": "The original: a folder of hf_tx or of transformers, or a name on the Hub."})
+    output: str = field(metadata={"help": "Folder to save the healed model to."})
+    mixers: str | None = field(default=None, metadata={"help": "Other mixers, such as 'sliding*3,full'."})
+    config_changes: str | None = field(
+        default=None, metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
+    )
+    text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files. Default: the speeches that come with the scripts."},
+    )
+    held_out: float = field(default=0.1, metadata={"help": "Share of the text to measure on, not to learn from."})
+    context_length: int | None = field(
+        default=None, metadata={"help": "Tokens of a row. Default: the most that the model takes, up to 1024."}
+    )
+    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a checkpoint that is in the output folder."})
+
+
+class Parser(HfArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing all options."""
+        raise ValueError(message)
+
+
+def prepare(argv: Sequence[str] | None) -> Healing:
+    """Parse the options, and do all that can go wrong before the first step.
+
+    Raises:
+        ValueError, StrictDataclassError, OSError, ImportError: an option does not serve.
+    """
+    parser = Parser((Arguments, HealingSettings), description=__doc__.partition("\n\n")[0])
+    arguments, settings = parser.parse_args_into_dataclasses(argv)
+    try:
+        changes = json.loads(arguments.config_changes or "{}")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--config-changes {arguments.config_changes!r}: is not JSON: {error}") from error
+    if not isinstance(changes, dict):
+        raise ValueError(f"--config-changes {arguments.config_changes!r}: must be an object, {{field: value}}")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("distill.py runs in one process: start it with python")
+    return Healing(
+        arguments.model,
+        arguments.text or [TEXT],
+        arguments.output,
+        mixers=arguments.mixers,
+        config_changes=changes,
+        attn_implementation=arguments.attn_implementation,
+        context_length=arguments.context_length,
+        held_out=arguments.held_out,
+        overwrite=arguments.overwrite,
+        settings=settings,
+    )
+
+
+def describe(healing: Healing) -> None:
+    """Print what is about to be learnt."""
+    settings, model = healing.settings, healing.model
+    print(f"model         {type(model).__name__}, {model.num_parameters() / 1e6:.1f} million parameters")
+    print(f"new           {len(healing.new_tensors)} tensors {', '.join(healing.new_tensors[:2])}".rstrip())
+    print(f"changed       layers {healing.changed_layers}")
+    print(
+        f"learning      {settings.transfer_steps} + {settings.steps} steps of {settings.batch_size} x "
+        f"{healing.recipe.context_length} tokens",
+        flush=True,
+    )
+
+
+def summarise(results: dict[str, Any], output: Path) -> None:
+    """Print the table of what was measured."""
+    measure, steps = results["measure"], results["steps"]
+    print(f"\nheld-out text: {results['held_out_tokens']:,} tokens, {results['predicts']}\n")
+    print(f"{'':28}{measure.replace('_', ' '):>14}{'gap':>10}")
+    labels = {"original": "original", "changed": "changed", "transferred": "transfer of layers", "healed": "healed"}
+    for name, label in labels.items():
+        if name in results:
+            after = f", {steps[name]} steps" if name in steps else ""
+            gap = "" if name == "original" else f"{results['gap'][name]:+10.3f}"
+            print(f"{label + after:28}{results[name][measure]:14.3f}{gap}")
+    print(f"\ntime          {results['seconds']:.0f} s")
+    print(f"saved to      {output}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 2 for what the user can mend."""
+    try:
+        healing = prepare(argv)
+        describe(healing)
+        results = healing.run()
+        summarise(results, healing.output)
+    except (ValueError, StrictDataclassError, OSError, ImportError) as error:
+        print(f"distill.py: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("distill.py: interrupted; what was not saved yet is lost", file=sys.stderr)
+        return 130
+    if results["interrupted"]:
+        print("distill.py: interrupted; what was learnt until then is saved", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    # A small model gains nothing from several GPUs, and the Trainer would use all of them.
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+    sys.exit(main())
