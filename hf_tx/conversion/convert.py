@@ -52,8 +52,11 @@ def from_hf(
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
-        mixers: other mixers, as in the config. Weights that they have in common with the source are kept, and what is
-            new is initialised; both are reported. Of an encoder-decoder, the mixers of both stacks.
+        mixers: other mixers, as in the config. Weights that they have in common with the source are kept: all that
+            weigh or sum values take over the projections of queries, keys, values and outputs, recurrent networks
+            nothing. What is new is initialised as in a new model (`initializer_range`, or what the mixer draws
+            itself), and reported, as is what has no place. Settings that no layer reads any more, such as a scale of
+            scores, go as well. Of an encoder-decoder, the mixers of both stacks.
         config_changes: other fields of the config to change, by name.
         dtype: of the weights. Default: the source's.
         attn_implementation: the backend. Default: the source's where it computes all layers here, or else the first

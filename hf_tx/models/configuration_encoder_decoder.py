@@ -127,12 +127,11 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Build a config from a dict as files hold it. Changes with the prefix `encoder_` or `decoder_` go to the
         stacks; see the library's method of this name."""
-        config_dict = dict(config_dict)
         for key in list(kwargs):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
             if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names():
-                config_dict[stack] = {**(config_dict.get(stack) or {}), field: kwargs.pop(key)}
+                kwargs[stack] = {**kwargs.get(stack, {}), field: kwargs.pop(key)}
         return super().from_dict(config_dict, **kwargs)
 
     @property
