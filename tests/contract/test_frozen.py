@@ -19,7 +19,8 @@ PUBLIC = """
     TxEncoderForSequenceClassification TxEncoderForTokenClassification TxEncoderModel
     TxEncoderDecoderConfig TxEncoderDecoderForConditionalGeneration TxEncoderDecoderForSequenceClassification
     TxEncoderDecoderModel
-    __version__ from_hf parameter_count to_hf
+    __version__ extend_context from_hf parameter_count tie_embeddings to_hf untie_embeddings
+    warm_start_decoder warm_start_encoder_decoder
 """
 
 # One layer, with every part that has weights in one of the three.
