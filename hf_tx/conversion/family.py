@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
+
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
@@ -153,7 +155,11 @@ class Family:
             if any(found.get(name) != wanted.get(name) for name in entry.ours):
                 changes |= {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
         if changes:
-            base = type(base).from_dict({**base.to_dict(), **changes})
+            try:
+                base = type(base).from_dict({**base.to_dict(), **changes})
+            except (KeyError, ValueError, StrictDataclassError) as error:
+                reason = f"the config of a {self.model_type} refuses it: {error}"
+                raise NotExpressible(", ".join(changes), list(changes.values()), reason) from error
             found = flatten(self.build(self.read(base) | head.settings))
         for name, value in wanted.items():
             if found[name] != value and name not in self.by_weights:

@@ -17,6 +17,7 @@ from tiny_models import assert_close, build, tokens
 from torch import nn
 
 import hf_tx
+from hf_tx.conversion import NotExpressible
 
 LONG = 4 * LENGTH
 TEXT = tokens(2, 100)
@@ -54,7 +55,7 @@ def assert_kept(model: Any, folder: Path, text: torch.Tensor = TEXT) -> None:
     model.save_pretrained(folder)
     again = type(model).from_pretrained(folder, attn_implementation=model.config._attn_implementation)
     assert again.config == model.config
-    assert torch.equal(logits(again, text), logits(model, text))
+    assert_close(logits(again, text), logits(model, text))
 
 
 # --------------------------------------------------------------------------------------------------------------- rope
@@ -68,7 +69,7 @@ def test_rope(method: str, tmp_path: Path) -> None:
     assert model.config.max_position_embeddings == (LENGTH if method == "dynamic" else LONG)
     assert not torch.allclose(logits(model), before, atol=1e-3)
     if method == "dynamic":  # within the trained length it is as it was
-        assert torch.equal(logits(model, TEXT[:, : LENGTH - 1]), short)
+        assert_close(logits(model, TEXT[:, : LENGTH - 1]), short)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
     assert_kept(model, tmp_path)
 
@@ -99,6 +100,14 @@ def test_it_is_what_the_library_computes_with_the_same_parameters() -> None:
         assert back.config.max_position_embeddings == ours.config.max_position_embeddings
         text = TEXT % STANDARD["vocab_size"]
         torch.testing.assert_close(logits(back, text), logits(ours, text))
+
+
+def test_a_family_that_has_no_such_scaling_says_so() -> None:
+    theirs = hf.Phi3ForCausalLM(hf.Phi3Config(**STANDARD))
+    ours = hf_tx.extend_context(hf_tx.from_hf(theirs), LONG, "linear")
+    with pytest.raises(NotExpressible, match="not expressible: .*rope_parameters.* the config of a phi3 refuses it"):
+        hf_tx.to_hf(ours)
+    assert hf_tx.to_hf(ours, "llama").config.rope_parameters["factor"] == 4.0
 
 
 def test_a_part_of_a_head_that_rotates() -> None:
@@ -161,7 +170,7 @@ def test_where_all_layers_have_windows_there_is_nothing_to_scale(mixer: str) -> 
     ):
         hf_tx.extend_context(model, LONG, "yarn")
     assert hf_tx.extend_context(model, LONG).config.max_position_embeddings == LONG
-    assert torch.equal(logits(model), before)
+    assert_close(logits(model), before)
 
 
 @pytest.mark.parametrize("mixers", ["global_local", "sliding,full", "gated_delta,full"])
@@ -196,7 +205,7 @@ def test_both_stacks_of_an_encoder_decoder_or_one(tmp_path: Path) -> None:
     assert [stack.rope_parameters["rope_type"] for stack in model.config.stacks] == ["linear", "yarn"]
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path, attn_implementation="eager")
-    assert torch.equal(again(TEXT, labels=TEXT).logits, model(TEXT, labels=TEXT).logits)
+    assert_close(again(TEXT, labels=TEXT).logits, model(TEXT, labels=TEXT).logits)
 
 
 def test_generation_goes_past_the_old_length() -> None:
@@ -254,7 +263,7 @@ def test_what_has_no_length_keeps_its_function(position_type: str, tmp_path: Pat
         hf_tx.extend_context(model, LONG, "linear")
     hf_tx.extend_context(model, LONG)
     assert model.config.max_position_embeddings == LONG
-    assert torch.equal(logits(model), before)
+    assert_close(logits(model), before)
     assert_kept(model, tmp_path)
 
 
