@@ -87,6 +87,7 @@ def extend_context(
     Raises:
         ValueError: the model is none of hf_tx, is that long already, has no use for the method, or is scaled by
             another one; an unknown method or parameter; `longrope` without its factors.
+        StrictDataclassError: a parameter with a value that breaks a rule. Nothing has changed then.
 
     Example:
 

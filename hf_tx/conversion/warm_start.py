@@ -40,6 +40,7 @@ def warm_start_decoder(
     Raises:
         ValueError: the source is no encoder, a change of a field that does not exist, or a layer whose weights have
             another shape in one direction (recurrent networks).
+        StrictDataclassError: the config would break a rule of decoders.
 
     Example:
 
@@ -87,9 +88,9 @@ def warm_start_encoder_decoder(
         The model, in evaluation mode and with weights of its own. With `output_loading_info`, the dict as well.
 
     Raises:
-        ValueError: a source that is none, a change of a field that does not exist, stacks that do not fit, weights
-            that differ but are to be shared, or a layer whose weights have another shape in one direction (recurrent
-            networks).
+        ValueError: a source that is none, a change of a field that does not exist, weights that differ but are to be
+            shared, or a layer whose weights have another shape in one direction (recurrent networks).
+        StrictDataclassError: stacks that do not fit, or a decoder that cannot attend to an encoder.
 
     Example:
 

@@ -20,13 +20,14 @@ def without_idle(stored: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """
     mixers = [MIXERS.get(name) for name in names]
     kept = dict(stored)
+    by_layer = stored.get("per_layer_config") or {}
+    if not isinstance(by_layer, dict) or not all(_is_layer(layer, by_layer[layer], mixers) for layer in by_layer):
+        return kept  # refused when the config is built
     scores = crosses_by_scores(kept.get("cross_mixer"), kept.get("cross_attention_hidden_size"))
     overrides = {
-        layer: own
-        for layer, fields in (stored.get("per_layer_config") or {}).items()
-        if (own := _read_by(mixers[int(layer)], fields, scores))
+        layer: own for layer, fields in by_layer.items() if (own := _read_by(mixers[int(layer)], fields, scores))
     }
-    if stored.get("per_layer_config"):
+    if by_layer:
         kept["per_layer_config"] = overrides or None
     if not any("sliding_window" in mixer.needs for mixer in mixers):
         kept.pop("sliding_window", None)
@@ -39,17 +40,22 @@ def without_idle(stored: dict[str, Any], names: list[str]) -> dict[str, Any]:
     scheme = stored.get("position_type")
     if scheme is None or POSITIONS.get(scheme).has_embedding:
         return kept
-    by_layer = {int(layer): fields.get("position_type", scheme) for layer, fields in overrides.items()}
+    own_schemes = {int(layer): fields.get("position_type", scheme) for layer, fields in overrides.items()}
     attending = [idx for idx, mixer in enumerate(mixers) if mixer.is_attention]
-    taken = {by_layer.get(idx, scheme) for idx in attending}
+    taken = {own_schemes.get(idx, scheme) for idx in attending}
+    rope = kept.get("rope_parameters") or {}
     if scheme not in taken:
         kept["position_type"] = "none"
     if "rope" not in taken:
         kept.pop("rope_parameters", None)
-    elif any(isinstance(own, dict) for own in kept["rope_parameters"].values()):
+    elif any(isinstance(own, dict) for own in rope.values()):
         kinds = {mixers[idx].layer_type for idx in attending}
-        kept["rope_parameters"] = {kind: own for kind, own in kept["rope_parameters"].items() if kind in kinds}
+        kept["rope_parameters"] = {kind: own for kind, own in rope.items() if kind in kinds}
     return kept
+
+
+def _is_layer(layer: Any, fields: Any, mixers: list[Any]) -> bool:
+    return str(layer).isdecimal() and int(layer) < len(mixers) and isinstance(fields, dict)
 
 
 def _read_by(mixer: Any, fields: dict[str, Any], scores: bool) -> dict[str, Any]:

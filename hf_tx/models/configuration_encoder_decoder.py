@@ -131,7 +131,9 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
             if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names():
-                kwargs[stack] = {**kwargs.get(stack, {}), field: kwargs.pop(key)}
+                given = kwargs.get(stack) or {}
+                require(isinstance(given, dict), key, kwargs[key], f"{stack} is a config already: set {field} there")
+                kwargs[stack] = {**given, field: kwargs.pop(key)}
         return super().from_dict(config_dict, **kwargs)
 
     @property

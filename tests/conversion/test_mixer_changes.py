@@ -138,3 +138,11 @@ def test_settings_of_single_layers_go_with_those_that_read_them() -> None:
     assert changed.layer_config(1).sliding_window is None
     plain = hf_tx.TxDecoderConfig.from_dict(config.to_dict(), mixers="full")
     assert not plain.is_heterogeneous
+    with pytest.raises(ValueError, match="per_layer_config = '1': must be the index of one of 1 layers"):
+        hf_tx.TxDecoderConfig.from_dict(config.to_dict(), mixers="sliding", num_hidden_layers=1)
+
+
+def test_a_stack_that_is_a_config_is_changed_there() -> None:
+    stored = hf_tx.TxEncoderDecoderConfig(encoder={}, decoder={}).to_dict()
+    with pytest.raises(ValueError, match="encoder_mixers = 'full': encoder is a config already: set mixers there"):
+        hf_tx.TxEncoderDecoderConfig.from_dict(stored, encoder=hf_tx.TxEncoderConfig(), encoder_mixers="full")

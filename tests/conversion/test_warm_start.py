@@ -51,6 +51,7 @@ def test_a_layer_with_a_window_of_its_own_reaches_as_far_back() -> None:
     encoder = build("encoder", mixers="sliding", per_layer_config=windows)
     decoder = hf_tx.warm_start_decoder(encoder)
     assert [decoder.config.layer_config(idx).sliding_window for idx in range(2)] == [3, 6]
+    assert [encoder.config.layer_config(idx).sliding_window for idx in range(2)] == [2, 5]
 
 
 @pytest.mark.parametrize("mixer", DIRECTED)
