@@ -2,7 +2,15 @@
 """Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
 
 from .analysis import parameter_count
-from .conversion import from_hf, to_hf
+from .conversion import (
+    extend_context,
+    from_hf,
+    tie_embeddings,
+    to_hf,
+    untie_embeddings,
+    warm_start_decoder,
+    warm_start_encoder_decoder,
+)
 from .models.configuration_decoder import TxDecoderConfig
 from .models.configuration_encoder import TxEncoderConfig
 from .models.configuration_encoder_decoder import TxEncoderDecoderConfig
@@ -52,7 +60,12 @@ __all__ = [
     "TxEncoderForTokenClassification",
     "TxEncoderModel",
     "__version__",
+    "extend_context",
     "from_hf",
     "parameter_count",
+    "tie_embeddings",
     "to_hf",
+    "untie_embeddings",
+    "warm_start_decoder",
+    "warm_start_encoder_decoder",
 ]

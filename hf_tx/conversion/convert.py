@@ -53,8 +53,11 @@ def from_hf(
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
-        mixers: other mixers, as in the config. Weights that they have in common with the source are kept, and what is
-            new is initialised; both are reported. Of an encoder-decoder, the mixers of both stacks.
+        mixers: other mixers, as in the config. Weights that they have in common with the source are kept: all that
+            weigh or sum values take over the projections of queries, keys, values and outputs, recurrent networks
+            nothing. What is new is initialised as in a new model (`initializer_range`, or what the mixer draws
+            itself), and reported, as is what has no place. Settings that no layer reads any more, such as a scale of
+            scores, go as well. Of an encoder-decoder, the mixers of both stacks.
         config_changes: other fields of the config to change, by name.
         dtype: of the weights. Default: the source's.
         attn_implementation: the backend. Default: the source's where it computes all layers here, or else the first
@@ -276,16 +279,25 @@ def _origin(theirs: PreTrainedModel) -> dict[str, Any]:
     return {"model_type": theirs.config.model_type, "architecture": type(theirs).__name__, "config": config}
 
 
+def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | None) -> Any:
+    """Return a config of ours from a dict as files hold it, with the changes of a caller.
+
+    Raises:
+        ValueError: a change of a field that does not exist.
+    """
+    known = kind._changeable() | _ALIASES
+    for name in changes or {}:
+        if name not in known:
+            raise ValueError(f"config_changes: {kind.__name__} has no field {name!r}.{nearest(name, known)}")
+    return kind.from_dict(stored, **(changes or {}))
+
+
 def _changed(config: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
     changes = dict(changes or {})
-    known = type(config)._changeable() | _ALIASES
-    for name in changes:
-        if name not in known:
-            raise ValueError(f"config_changes: {type(config).__name__} has no field {name!r}.{nearest(name, known)}")
     if mixers is not None:
         names = ("encoder_mixers", "decoder_mixers") if isinstance(config, ENCODER_DECODER) else ("mixers",)
         changes |= dict.fromkeys(names, mixers)
-    return type(config).from_dict(config.to_dict(), **changes) if changes else config
+    return build_config(type(config), config.to_dict(), changes) if changes else config
 
 
 def _check_complete(plan: Plan, state: dict[str, torch.Tensor], family: Family) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
@@ -150,7 +151,12 @@ class Family:
                     changes[name] = written[name] | changes[name]
                 written = written | changes
         if written != stored:
-            base = type(base).from_dict(written)
+            try:
+                base = type(base).from_dict(written)
+            except (KeyError, ValueError, StrictDataclassError) as error:
+                changes = {name: value for name, value in written.items() if value != stored.get(name)}
+                reason = f"the config of a {self.model_type} refuses it: {error}"
+                raise NotExpressible(", ".join(changes), list(changes.values()), reason) from error
             found = flatten(self.build(self.read(base) | head.settings))
         for name, value in wanted.items():
             if found[name] != value and name not in self.by_weights:

@@ -10,6 +10,7 @@ from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_rope_utils import RopeParameters
 
+from .configuration_changes import without_idle
 from .configuration_checks import (
     check_blocks,
     check_heads_of_models,
@@ -335,25 +336,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             changed = {key: value for key, value in changed.items() if key not in of_former}
         if "mixers" in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
-            stale = cls._idle_with(names, changed) - changes.keys()
-            changed = {key: value for key, value in changed.items() if key not in stale}
-            if changed.get("mixer_options") and "mixer_options" not in changes:
-                kept = {name: value for name, value in changed["mixer_options"].items() if name in names}
-                changed["mixer_options"] = kept or None
+            asked = {name: changed[name] for name in changes.keys() & changed.keys()}
+            changed = {**without_idle(changed, names), **asked}
         return changed
-
-    @classmethod
-    def _idle_with(cls, names: list[str], stored: dict[str, Any]) -> set[str]:
-        """Return the stored fields of positions and windows that no layer with one of these mixers reads."""
-        mixers = [MIXERS.get(name) for name in names]
-        idle = set()
-        if not any("sliding_window" in mixer.needs for mixer in mixers):
-            idle.add("sliding_window")
-        scheme = stored.get("position_type")
-        is_embedded = scheme is not None and POSITIONS.get(scheme).has_embedding
-        if not is_embedded and not any(mixer.is_attention for mixer in mixers):
-            idle |= {"position_type", "rope_parameters", "relative_attention_per_layer"}
-        return idle
 
     def _without_function(self) -> set[str]:
         return super()._without_function() | ({"sliding_window"} if self._window_is_idle() else set())

@@ -11,7 +11,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
 from .feed_forward import FEED_FORWARDS
 from .mixer import mixer_options
-from .mixers import MIXERS
+from .mixers import CROSS_MIXERS, MIXERS
 from .norms import NORMS
 from .positions import POSITIONS, SINUSOIDS, LearnedPositions, RelativePositions
 from .registry import nearest
@@ -31,7 +31,13 @@ PER_LAYER_FIELDS = (
     "sliding_window",
 )
 #: Fields that only attention reads, with the value at which they do nothing.
-_OF_SCORES = {"attention_scale": None, "attn_logit_softcapping": None, "attention_sinks": False, "qk_norm": False}
+OF_SCORES = {
+    "attention_scale": None,
+    "attn_logit_softcapping": None,
+    "attention_sinks": False,
+    "qk_norm": False,
+    "qk_norm_scope": "head",
+}
 _PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 # Parameters that a kind of rope cannot do without.
 _ROPE_NEEDS = {
@@ -78,6 +84,11 @@ def check_sizes(config: Any) -> None:
     require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
 
 
+def crosses_by_scores(cross_mixer: str | None, source_size: int | None) -> bool:
+    """Whether layers attend to an encoder by scores: a decoder knows of one by the size of its states."""
+    return source_size is not None and CROSS_MIXERS.get(cross_mixer or "full").uses_backend
+
+
 def check_mixers(config: Any) -> None:
     require(
         len(config.mixers) == config.num_hidden_layers,
@@ -91,9 +102,12 @@ def check_mixers(config: Any) -> None:
         able = mixer.is_causal if config.is_causal_family else mixer.is_bidirectional
         direction = "causal" if config.is_causal_family else "bidirectional"
         require(able, "mixers", name, f"cannot be {direction}")
-    if not any(MIXERS.get(name).is_attention for name in used):
+    crosses = crosses_by_scores(
+        getattr(config, "cross_mixer", None), getattr(config, "cross_attention_hidden_size", None)
+    )
+    if not crosses and not any(MIXERS.get(name).is_attention for name in used):
         layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
-        for (field, neutral), layer in itertools.product(_OF_SCORES.items(), layers):
+        for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
             require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
     for name, options in (config.mixer_options or {}).items():

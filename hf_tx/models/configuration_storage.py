@@ -151,9 +151,9 @@ class TxConfigMixin:
     def _changed(cls, stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Return what a file says with the changes of the caller; fields of a nested config are changed one by one."""
         changed = {**stored, **changes}
-        for name in cls.sub_configs:  # type: ignore[attr-defined]
+        for name, sub_config in cls.sub_configs.items():  # type: ignore[attr-defined]
             if isinstance(changes.get(name), dict):
-                changed[name] = cls.sub_configs[name]._changed(stored.get(name) or {}, changes[name])  # type: ignore[attr-defined]
+                changed[name] = sub_config._changed(stored.get(name) or {}, changes[name])
         return changed
 
     @classmethod

@@ -19,7 +19,8 @@ PUBLIC = """
     TxEncoderForSequenceClassification TxEncoderForTokenClassification TxEncoderModel
     TxEncoderDecoderConfig TxEncoderDecoderForConditionalGeneration TxEncoderDecoderForQuestionAnswering
     TxEncoderDecoderForSequenceClassification TxEncoderDecoderModel
-    __version__ from_hf parameter_count to_hf
+    __version__ extend_context from_hf parameter_count tie_embeddings to_hf untie_embeddings
+    warm_start_decoder warm_start_encoder_decoder
 """
 
 # One layer, with every part that has weights in one of the three.
@@ -235,6 +236,8 @@ def test_keys_of_a_classifier_with_a_transform(name: str) -> None:
     model = getattr(hf_tx, name)(hf_tx.TxEncoderConfig(**SIZES, classifier_transform=True))
     keys = [key for key in model.state_dict() if key.startswith("transform.")]
     assert keys == [f"transform.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")]
+
+
 def test_keys_of_the_transform_of_a_classifier() -> None:
     config = hf_tx.TxEncoderDecoderConfig(encoder=SIZES, decoder=SIZES, classifier_transform=True)
     keys = hf_tx.TxEncoderDecoderForSequenceClassification(config).state_dict()
