@@ -2,8 +2,16 @@
 """How good a model is: language models by perplexity and bits per byte, the others by the metrics of their task."""
 
 from .language_models import causal_windows, masked_windows, score_causal_lm, score_targets
+from .loading import load_metric, load_model
 from .results import TextResult, rank
 from .scores import Score
+from .task_metrics import (
+    classification_metrics,
+    libraries,
+    question_answering_metrics,
+    seq2seq_metrics,
+    token_classification_metrics,
+)
 from .texts import evaluate_texts
 from .unigram import UnigramModel
 
@@ -12,9 +20,16 @@ __all__ = [
     "TextResult",
     "UnigramModel",
     "causal_windows",
+    "classification_metrics",
     "evaluate_texts",
+    "libraries",
+    "load_metric",
+    "load_model",
     "masked_windows",
+    "question_answering_metrics",
     "rank",
     "score_causal_lm",
     "score_targets",
+    "seq2seq_metrics",
+    "token_classification_metrics",
 ]
