@@ -51,8 +51,8 @@ def score_rows(model: PreTrainedModel, inputs: Mapping[str, Any], targets: torch
     for logits, wanted in zip(model(**inputs).logits, targets.to(model.device), strict=True):
         # In full precision row by row: logits of a whole batch are large.
         logits, wanted = logits[wanted != IGNORE].float(), wanted[wanted != IGNORE]
-        # Summed in double precision: a text has many tokens.
-        nats = nn.functional.cross_entropy(logits, wanted, reduction="none").double().sum().item()
+        # Summed in double precision, which not all devices have: a text has many tokens.
+        nats = nn.functional.cross_entropy(logits, wanted, reduction="none").cpu().double().sum().item()
         if math.isnan(nats):
             raise ValueError(f"{type(model).__name__} gives NaN: its weights are broken, or too large for their dtype")
         scores.append(Score(nats, wanted.numel(), int((logits.argmax(-1) == wanted).sum())))

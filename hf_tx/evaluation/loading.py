@@ -22,6 +22,8 @@ AUTO_CLASSES: dict[str, Any] = {
     "seq2seq-lm": AutoModelForSeq2SeqLM,
     "sequence-classification": AutoModelForSequenceClassification,
 }
+# Tokenizers without a limit say so by a huge number.
+_NO_LIMIT = 10**9
 _METRICS = Path(__file__).parent / "metrics"
 
 
@@ -48,16 +50,29 @@ def load_model(
     if task not in AUTO_CLASSES:
         raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-    model, report = AUTO_CLASSES[task].from_pretrained(
-        name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
-    )
+    try:
+        model, report = AUTO_CLASSES[task].from_pretrained(
+            name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
+        )
+    except ValueError as error:
+        if "Unrecognized configuration class" in str(error):
+            raise ValueError(f"{name!r} is of a kind that has no model for {task}: choose its own task") from error
+        raise
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(
             f"{name!r} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]!r}, which would be "
             f"random: it was not trained for {task}"
         )
-    return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer
+    place = device or torch.accelerator.current_accelerator(check_available=True) or "cpu"
+    return model.eval().to(place), tokenizer
+
+
+def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Return the most tokens that a model and its tokenizer allow, or None if neither says so."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limits = (positions, tokenizer.model_max_length)
+    return min((limit for limit in limits if limit and 0 < limit < _NO_LIMIT), default=None)
 
 
 def load_metric(name: str) -> Any:
@@ -74,7 +89,7 @@ def load_metric(name: str) -> Any:
 
     Raises:
         ValueError: there is no such metric.
-        ImportError: a library that the metric needs is not installed.
+        ImportError: a library that the metric needs is not installed, or hidden by a file of its name.
 
     Example:
 
@@ -91,6 +106,8 @@ def load_metric(name: str) -> Any:
     # evaluate and what it brings along take seconds to import.
     import evaluate
 
+    if not hasattr(evaluate, "load"):
+        raise ImportError(f"{evaluate.__file__} hides the library `evaluate`: it must not be on sys.path")
     known = sorted(folder.name for folder in _METRICS.iterdir() if (folder / f"{folder.name}.py").is_file())
     if name not in known:
         close = get_close_matches(name, known, 1)

@@ -81,7 +81,8 @@ def classification_metrics(
         "f1_micro": float(sklearn.f1_score(right, found, average="micro", **options)),
     }
     if not several:
-        measures["mcc"] = float(sklearn.matthews_corrcoef(right, found))
+        # Of a single class it is 0, with a warning.
+        measures["mcc"] = float(sklearn.matthews_corrcoef(right, found)) if len(names) > 1 else 0.0
     columns = sklearn.precision_recall_fscore_support(right, found, **options)
     per_class = {
         names[number]: {"precision": float(p), "recall": float(r), "f1": float(f), "support": int(support)}

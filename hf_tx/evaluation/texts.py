@@ -4,24 +4,22 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, get_args
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .language_models import IGNORE, causal_windows, evaluating, masked_windows, score_rows
+from .loading import longest_input
+from .processes import shared
 from .results import Task, TextResult
 from .scores import Score
 
 # Windows are not longer than this unless asked for: many models allow more than a machine can hold.
 _LONGEST_WINDOW = 1024
-# Tokenizers without a limit say so by a huge number.
-_NO_LIMIT = 10**9
 Row = tuple[dict[str, list[int]], list[int]]
 
 
@@ -90,7 +88,7 @@ def evaluate_texts(
     make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
     rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
     scores = [Score(0.0, 0, 0)] * len(encoded)
-    for _, number, score in _score(model, rows, batch_size, sum(map(len, encoded)), description, state):
+    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), description, state):
         scores[number] += score
     return TextResult(
         name=name or model.config.name_or_path or type(model).__name__,
@@ -113,19 +111,27 @@ def _score(
     num_tokens: int,
     description: str | None,
     state: PartialState | None,
-) -> list[tuple[int, int, Score]]:
-    """Return the number of the batch, the number of the text and the score of each row, in the order of the rows."""
-    process, num_processes = (state.process_index, state.num_processes) if state else (0, 1)
-    hidden = description is None or process > 0
+) -> list[tuple[int, Score]]:
+    """Return the number of the text and the score of each row, in the order of the rows."""
+    hidden = description is None or not (state is None or state.is_main_process)
     bar = tqdm(total=num_tokens, desc=description, unit=" tokens", disable=hidden, leave=False)
-    found = []
+
+    def score(batch: list[tuple[int, Row]]) -> list[tuple[int, Score]]:
+        inputs, targets = _collate([row for _, row in batch])
+        try:
+            scores = score_rows(model, inputs, targets)
+        except IndexError as error:
+            raise ValueError(
+                f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): give a smaller "
+                "context_length"
+            ) from error
+        return [(number, score) for (number, _), score in zip(batch, scores, strict=True)]
+
+    def done(batch: list[tuple[int, Row]]) -> None:
+        bar.update(sum(target != IGNORE for _, (_, targets) in batch for target in targets))
+
     with evaluating(model), bar:
-        for batch_number, batch in enumerate(iter(lambda: list(islice(rows, batch_size)), [])):
-            if batch_number % num_processes == process:
-                scores = score_rows(model, *_collate([row for _, row in batch]))
-                found += [(batch_number, number, score) for (number, _), score in zip(batch, scores, strict=True)]
-            bar.update(sum(target != IGNORE for _, (_, targets) in batch for target in targets))
-    return sorted(gather_object(found), key=lambda entry: entry[0]) if num_processes > 1 else found
+        return shared(rows, batch_size, score, done, state)
 
 
 def _collate(rows: Sequence[Row]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -244,10 +250,9 @@ def _settings(
     if task == "masked-lm" and tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token, which masked-lm needs: use the tokenizer of the model")
     if context_length is None:
-        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        longest = None if task == "seq2seq-lm" else _LONGEST_WINDOW
-        limits = (positions, tokenizer.model_max_length, longest)
-        context_length = min((limit for limit in limits if limit and 0 < limit < _NO_LIMIT), default=None)
+        context_length = longest_input(model, tokenizer)
+        if task != "seq2seq-lm":
+            context_length = min(context_length or _LONGEST_WINDOW, _LONGEST_WINDOW)
     elif context_length < 2:
         raise ValueError(f"context_length = {context_length}: must be at least 2")
     if task != "causal-lm":
