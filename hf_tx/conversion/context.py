@@ -183,7 +183,7 @@ def _reach(group: MaskGroup, is_causal: bool) -> float:
     mixer = MIXERS.get(group.mixer)
     if mixer.pattern is not None:
         band = mixer.pattern(group.options, group.window, is_causal, None, 0).band
-        return math.inf if band is None or band.global_positions else max(band.left, band.right)
+        return math.inf if band is None or band.far is not None else max(band.left, band.right)
     if group.window is None:
         return math.inf
     return group.window - 1 if is_causal else group.window

@@ -1,8 +1,37 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How well a model predicts a text: perplexity, bits per byte, masked tokens, and a unigram model to compare with."""
+"""How good a model is: language models by perplexity and bits per byte, the others by the metrics of their task."""
 
-from .language_models import causal_windows, score_causal_lm, score_targets
+from .classify import evaluate_classifier
+from .language_models import causal_windows, masked_windows, score_causal_lm, score_targets
+from .loading import load_metric, load_model
+from .results import TextResult, rank
 from .scores import Score
+from .task_metrics import (
+    classification_metrics,
+    libraries,
+    question_answering_metrics,
+    seq2seq_metrics,
+    token_classification_metrics,
+)
+from .texts import evaluate_texts
 from .unigram import UnigramModel
 
-__all__ = ["Score", "UnigramModel", "causal_windows", "score_causal_lm", "score_targets"]
+__all__ = [
+    "Score",
+    "TextResult",
+    "UnigramModel",
+    "causal_windows",
+    "classification_metrics",
+    "evaluate_classifier",
+    "evaluate_texts",
+    "libraries",
+    "load_metric",
+    "load_model",
+    "masked_windows",
+    "question_answering_metrics",
+    "rank",
+    "score_causal_lm",
+    "score_targets",
+    "seq2seq_metrics",
+    "token_classification_metrics",
+]

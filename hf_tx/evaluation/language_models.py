@@ -1,7 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Scoring texts with a model. Each token is scored exactly once; means are over tokens, never over batches."""
 
+import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +15,48 @@ from transformers import PreTrainedModel
 from .scores import Score
 
 IGNORE = -100
+
+
+@contextmanager
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
+    """Put a model into evaluation mode, without gradients, and leave it as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def score_rows(model: PreTrainedModel, inputs: Mapping[str, Any], targets: torch.Tensor) -> list[Score]:
+    """Score the targets of a batch, row by row, with a model that is in evaluation mode.
+
+    Args:
+        model: a model whose outputs have `logits`.
+        inputs: the inputs of the model.
+        targets: what each of its logits should have predicted. *Shape:* `(batch, length)`, int64, -100 for none.
+
+    Returns:
+        The score of each row.
+
+    Raises:
+        ValueError: the model gives NaN.
+    """
+    inputs = {name: value.to(model.device) for name, value in inputs.items()}
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        # Nothing is decoded: a cache would hold keys and values of all layers for nothing.
+        inputs["use_cache"] = False
+    scores = []
+    for logits, wanted in zip(model(**inputs).logits, targets.to(model.device), strict=True):
+        # In full precision row by row: logits of a whole batch are large.
+        logits, wanted = logits[wanted != IGNORE].float(), wanted[wanted != IGNORE]
+        # Summed in double precision, which not all devices have: a text has many tokens.
+        nats = nn.functional.cross_entropy(logits, wanted, reduction="none").cpu().double().sum().item()
+        if math.isnan(nats):
+            raise ValueError(f"{type(model).__name__} gives NaN: its weights are broken, or too large for their dtype")
+        scores.append(Score(nats, wanted.numel(), int((logits.argmax(-1) == wanted).sum())))
+    return scores
 
 
 def score_targets(
@@ -31,24 +76,15 @@ def score_targets(
 
     Returns:
         The score of all targets.
+
+    Raises:
+        ValueError: the model gives NaN.
     """
-    nats, num_tokens, num_correct = 0.0, 0, 0
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            for inputs, targets in tqdm(batches, description, disable=description is None, leave=False):
-                outputs = model(**{name: value.to(model.device) for name, value in inputs.items()})
-                targets = targets.to(model.device)
-                counted = targets != IGNORE
-                logits, targets = outputs.logits[counted].float(), targets[counted]
-                # Summed in double precision: a text has many tokens.
-                nats += nn.functional.cross_entropy(logits, targets, reduction="none").double().sum().item()
-                num_tokens += targets.numel()
-                num_correct += int((logits.argmax(-1) == targets).sum())
-    finally:
-        model.train(was_training)
-    return Score(nats, num_tokens, num_correct)
+    total = Score(0.0, 0, 0)
+    with evaluating(model):
+        for inputs, targets in tqdm(batches, description, disable=description is None, leave=False):
+            total = sum(score_rows(model, inputs, targets), start=total)
+    return total
 
 
 def causal_windows(
@@ -85,6 +121,48 @@ def causal_windows(
         window = list(token_ids[first:last])
         yield [bos_token_id, *window[:-1]], [IGNORE] * (scored - first) + window[scored - first :]
         scored = last
+
+
+def masked_windows(
+    token_ids: Sequence[int],
+    *,
+    context_length: int,
+    mask_token_id: int,
+    begin: Sequence[int] = (),
+    end: Sequence[int] = (),
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Masks each token of a text alone, for pseudo-perplexity (Salazar et al., 2020,
+    https://huggingface.co/papers/1910.14659).
+
+    In a text that is longer than the context, a token stands in the middle of its window, so that it is predicted
+    from as much as possible on both sides.
+
+    Args:
+        token_ids: the text, without special tokens.
+        context_length: tokens of a window, special ones included.
+        mask_token_id: stands in place of the token that is predicted.
+        begin: special tokens before every window.
+        end: special tokens after every window.
+
+    Yields:
+        The inputs of the model, and the target of each of them, -100 for none. There are as many as tokens.
+
+    Raises:
+        ValueError: a window has no room for a token.
+    """
+    room = context_length - len(begin) - len(end)
+    if room < 1:
+        raise ValueError(
+            f"context_length = {context_length}: a window needs room for {len(begin) + len(end)} special tokens and "
+            "at least one token."
+        )
+    for position, token in enumerate(token_ids):
+        first = max(0, min(position - room // 2, len(token_ids) - room))
+        window = [*begin, *token_ids[first : first + room], *end]
+        targets = [IGNORE] * len(window)
+        at = len(begin) + position - first
+        window[at], targets[at] = mask_token_id, token
+        yield window, targets
 
 
 def score_causal_lm(

@@ -1,0 +1,116 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Loading what is evaluated, and what evaluates."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+AUTO_CLASSES: dict[str, Any] = {
+    "causal-lm": AutoModelForCausalLM,
+    "masked-lm": AutoModelForMaskedLM,
+    "seq2seq-lm": AutoModelForSeq2SeqLM,
+    "sequence-classification": AutoModelForSequenceClassification,
+}
+# Tokenizers without a limit say so by a huge number.
+_NO_LIMIT = 10**9
+_METRICS = Path(__file__).parent / "metrics"
+
+
+def load_model(
+    name: str, task: str, *, device: str | None = None, trust_remote_code: bool = False, **options: Any
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model and its tokenizer for a task.
+
+    Args:
+        name: a folder, or the id of a model on the Hub.
+        task: `causal-lm`, `masked-lm`, `seq2seq-lm` or `sequence-classification`.
+        device: where to put the model. Default: a GPU if there is one.
+        trust_remote_code: whether to run code that comes with the model.
+        options: further arguments of `from_pretrained` of the model, such as `dtype` or `attn_implementation`.
+
+    Returns:
+        The model, in evaluation mode, and the tokenizer.
+
+    Raises:
+        ValueError: an unknown task, a model that is not for it, or weights that the checkpoint lacks: they would be
+            drawn at random.
+        OSError: there is no such model.
+    """
+    if task not in AUTO_CLASSES:
+        raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+    try:
+        model, report = AUTO_CLASSES[task].from_pretrained(
+            name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
+        )
+    except ValueError as error:
+        if "Unrecognized configuration class" in str(error):
+            raise ValueError(f"{name!r} is of a kind that has no model for {task}: choose its own task") from error
+        raise
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ValueError(
+            f"{name!r} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]!r}, which would be "
+            f"random: it was not trained for {task}"
+        )
+    place = device or torch.accelerator.current_accelerator(check_available=True) or "cpu"
+    return model.eval().to(place), tokenizer
+
+
+def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Return the most tokens that a model and its tokenizer allow, or None if neither says so."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limits = (positions, tokenizer.model_max_length)
+    return min((limit for limit in limits if limit and 0 < limit < _NO_LIMIT), default=None)
+
+
+def load_metric(name: str) -> Any:
+    """Load a metric of hf_tx as a module of `evaluate`, without the network.
+
+    It is `evaluate.load` of a folder in the package: `perplexity`, `pseudo_perplexity`, `classification`,
+    `token_classification`, `question_answering` or `seq2seq`.
+
+    Args:
+        name: the name of the metric.
+
+    Returns:
+        The `evaluate.EvaluationModule`.
+
+    Raises:
+        ValueError: there is no such metric.
+        ImportError: a library that the metric needs is not installed, or hidden by a file of its name.
+
+    Example:
+
+    ```python
+    >>> squad = load_metric("question_answering")
+    >>> squad.compute(
+    ...     predictions=[{"id": "1", "prediction_text": "the old mill"}],
+    ...     references=[{"id": "1", "answers": {"text": ["Old Mill", "mill"]}}],
+    ... )
+    {'exact_match': 100.0, 'f1': 100.0, 'total': 1}
+
+    ```
+    """
+    # evaluate and what it brings along take seconds to import.
+    import evaluate
+
+    if not hasattr(evaluate, "load"):
+        raise ImportError(f"{evaluate.__file__} hides the library `evaluate`: it must not be on sys.path")
+    known = sorted(folder.name for folder in _METRICS.iterdir() if (folder / f"{folder.name}.py").is_file())
+    if name not in known:
+        close = get_close_matches(name, known, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"there is no metric {name!r}: choose one of {', '.join(known)}.{hint}")
+    return evaluate.load(str(_METRICS / name))

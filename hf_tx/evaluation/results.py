@@ -1,0 +1,117 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What language models made of texts, and which of them did best."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from .scores import Score
+
+Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
+Measure = Literal["bits_per_byte", "perplexity"]
+
+# A byte, or the end of what was unknown, without a model.
+_BITS_OF_A_SYMBOL = math.log2(257)
+
+
+@dataclass(frozen=True)
+class TextResult:
+    """What a language model made of texts.
+
+    Attributes:
+        name: the name of the model.
+        task: how it predicts: `causal-lm`, `masked-lm` or `seq2seq-lm`.
+        scores: the score of each text.
+        num_bytes: bytes of the original texts in UTF-8, before the tokenizer changed anything.
+        num_unknown: how many of the scored tokens were unknown to the tokenizer.
+        unknown_bytes: bytes of the original texts that these stand for.
+        lossless: whether the tokens decode to the texts. If not, the tokenizer left out what the model then did not
+            have to predict, such as capitals or white space.
+        texts_digest: tells whether two results are of the same texts.
+        tokens_digest: tells whether two tokenizers cut the texts into the same tokens.
+        settings: what else the numbers depend on.
+    """
+
+    name: str
+    task: Task
+    scores: tuple[Score, ...] = field(repr=False)
+    num_bytes: int
+    num_unknown: int
+    unknown_bytes: int
+    lossless: bool
+    texts_digest: str
+    tokens_digest: str
+    settings: dict[str, Any]
+
+    @property
+    def score(self) -> Score:
+        """The score of all tokens."""
+        return sum(self.scores, start=Score(0.0, 0, 0))
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity of a token; of a masked language model, pseudo-perplexity."""
+        return self.score.perplexity
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits for a byte of the original texts. An unknown token says less than the text: what it stands for is
+        charged as if it was spelt out after it without a model, at log2(257) bits for each byte and for the end."""
+        spelling = (self.unknown_bytes + self.num_unknown) * _BITS_OF_A_SYMBOL
+        return self.score.bits_per_byte(self.num_bytes) + spelling / self.num_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all that can be written to JSON. Measures of a masked language model begin with `pseudo_`."""
+        score, kind = self.score, "pseudo_" if self.task == "masked-lm" else ""
+        return {
+            "name": self.name,
+            "task": self.task,
+            f"{kind}perplexity": score.perplexity,
+            f"{kind}bits_per_byte": self.bits_per_byte,
+            "loss": score.loss,
+            "accuracy": score.accuracy,
+            "texts": len(self.scores),
+            "bytes": self.num_bytes,
+            "tokens": score.num_tokens,
+            "unknown_tokens": self.num_unknown,
+            "unknown_bytes": self.unknown_bytes,
+            "lossless_tokenizer": self.lossless,
+            "texts_digest": self.texts_digest,
+            "tokens_digest": self.tokens_digest,
+            "settings": self.settings,
+        }
+
+
+def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[TextResult]:
+    """Orders models from the best to the worst.
+
+    Args:
+        results: of models that scored the same texts in the same way.
+        by: `bits_per_byte`, or `perplexity` where the texts are the same tokens for all models.
+
+    Returns:
+        The results, those with the smallest measure first.
+
+    Raises:
+        ValueError: the results cannot be compared: other texts, other tasks, or perplexities of other tokens.
+    """
+    results = list(results)
+    if by not in get_args(Measure):
+        raise ValueError(f"by = {by!r}: must be one of {', '.join(get_args(Measure))}")
+    for other in results[1:]:
+        first = results[0]
+        both = f"{first.name!r} and {other.name!r}"
+        if first.texts_digest != other.texts_digest:
+            raise ValueError(f"{both} scored different texts, so that neither is better: score the same texts")
+        if first.task != other.task:
+            raise ValueError(
+                f"{both} predict in different ways ({first.task}, {other.task}), which have no measure in common: "
+                "compare models of one task"
+            )
+        if by == "perplexity" and first.tokens_digest != other.tokens_digest:
+            raise ValueError(
+                f"{both} have different tokenizers ({first.score.num_tokens:,} and {other.score.num_tokens:,} tokens "
+                "of the same texts), and a perplexity is that of a token: compare by 'bits_per_byte'"
+            )
+    return sorted(results, key=lambda result: getattr(result, by))

@@ -1,0 +1,318 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""How well a language model of any kind predicts texts."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import torch
+from accelerate import PartialState
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .language_models import IGNORE, causal_windows, evaluating, masked_windows, score_rows
+from .loading import longest_input
+from .processes import shared
+from .results import Task, TextResult
+from .scores import Score
+
+# Windows are not longer than this unless asked for: many models allow more than a machine can hold.
+_LONGEST_WINDOW = 1024
+Row = tuple[dict[str, list[int]], list[int]]
+
+
+def evaluate_texts(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str] | Sequence[tuple[str, str]],
+    *,
+    task: Task,
+    context_length: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 8,
+    name: str | None = None,
+    description: str | None = None,
+    state: PartialState | None = None,
+) -> TextResult:
+    """Scores every token of texts exactly once, with any language model of transformers. A text is a document of its
+    own: it sees nothing of the others. Special tokens are never scored; what spells one is plain text.
+
+    - `causal-lm`: the next token, in windows (see `causal_windows`), each of which begins with the bos token of the
+      tokenizer, or its eos token where it has none.
+    - `masked-lm`: each token is masked alone (see `masked_windows`), in windows with the special tokens of the
+      tokenizer.
+    - `seq2seq-lm`: the tokens of the target, given the source and the target before them.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        texts: the texts; for `seq2seq-lm`, pairs of source and target.
+        task: how the model predicts.
+        context_length: tokens of a window, special ones included. Default: as many as model and tokenizer allow, at
+            most 1024. For `seq2seq-lm`, the most tokens of a source or a target; default: what they allow.
+        stride: by how many tokens a window of a causal model moves on. Default: half a window.
+        batch_size: windows that go through the model together.
+        name: the name of the model in the result. Default: where it was loaded from, or its class.
+        description: the label of a progress bar; None for no bar.
+        state: several processes that share the work: all of them call, and all get the whole result.
+
+    Returns:
+        The result.
+
+    Raises:
+        ValueError: a model or settings that do not fit the task, no text, a tokenizer that lacks what the task needs
+            or has tokens that the model lacks, a source or target that is too long, a model that gives NaN.
+    """
+    if task not in get_args(Task):
+        raise ValueError(f"task = {task!r}: must be one of {', '.join(get_args(Task))}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size}: must be at least 1")
+    if model.config.is_encoder_decoder != (task == "seq2seq-lm"):
+        kind = "an encoder-decoder" if model.config.is_encoder_decoder else "no encoder-decoder"
+        raise ValueError(f"task = {task!r}: {type(model).__name__} is {kind}")
+    settings = _settings(model, tokenizer, task, context_length, stride)
+    encoded = [
+        _encode(tokenizer, text, number, settings["context_length"])
+        for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm"))
+    ]
+    if not any(text.token_ids for text in encoded):
+        raise ValueError(f"there is nothing to score: {len(encoded)} texts have no token")
+    _check_vocabulary(model, encoded)
+    if task == "causal-lm":
+        _check_causal(model, settings["prefix_token_id"], min(8, settings["context_length"]))
+
+    # The longest first: rows of a batch are of about one length, and what is too large fails at once.
+    order = sorted(range(len(encoded)), key=lambda number: -len(encoded[number].token_ids))
+    make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
+    rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
+    scores = [Score(0.0, 0, 0)] * len(encoded)
+    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), description, state):
+        scores[number] += score
+    return TextResult(
+        name=name or model.config.name_or_path or type(model).__name__,
+        task=task,
+        scores=tuple(scores),
+        num_bytes=sum(text.num_bytes for text in encoded),
+        num_unknown=sum(text.num_unknown for text in encoded),
+        unknown_bytes=sum(text.unknown_bytes for text in encoded),
+        lossless=all(text.lossless for text in encoded),
+        texts_digest=_digest(part for text in texts for part in ([text] if isinstance(text, str) else text)),
+        tokens_digest=_digest(" ".join(tokenizer.convert_ids_to_tokens(text.token_ids)) for text in encoded),
+        settings=settings,
+    )
+
+
+def _score(
+    model: PreTrainedModel,
+    rows: Iterator[tuple[int, Row]],
+    batch_size: int,
+    num_tokens: int,
+    description: str | None,
+    state: PartialState | None,
+) -> list[tuple[int, Score]]:
+    """Return the number of the text and the score of each row, in the order of the rows."""
+    hidden = description is None or not (state is None or state.is_main_process)
+    bar = tqdm(total=num_tokens, desc=description, unit=" tokens", disable=hidden, leave=False)
+
+    def score(batch: list[tuple[int, Row]]) -> list[tuple[int, Score]]:
+        inputs, targets = _collate([row for _, row in batch])
+        try:
+            scores = score_rows(model, inputs, targets)
+        except IndexError as error:
+            raise ValueError(
+                f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): give a smaller "
+                "context_length"
+            ) from error
+        return [(number, score) for (number, _), score in zip(batch, scores, strict=True)]
+
+    def done(batch: list[tuple[int, Row]]) -> None:
+        bar.update(sum(target != IGNORE for _, (_, targets) in batch for target in targets))
+
+    with evaluating(model), bar:
+        return shared(rows, batch_size, score, done, state)
+
+
+def _collate(rows: Sequence[Row]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Pad rows on the right, where no token is predicted from padding; the mask says what is none."""
+
+    def padded(sequences: Iterable[list[int]], value: int) -> torch.Tensor:
+        return pad_sequence([torch.tensor(sequence) for sequence in sequences], batch_first=True, padding_value=value)
+
+    inputs = {key: padded((inputs[key] for inputs, _ in rows), 0) for key in rows[0][0]}
+    inputs["attention_mask"] = padded(([1] * len(inputs["input_ids"]) for inputs, _ in rows), 0)
+    return inputs, padded((targets for _, targets in rows), IGNORE)
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A text, or a source and its target, as tokens. What is counted is the target."""
+
+    token_ids: list[int]
+    begin: list[int]
+    end: list[int]
+    source: list[int]
+    num_bytes: int
+    num_unknown: int
+    unknown_bytes: int
+    lossless: bool
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, text: str | tuple[str, str], number: int, longest: int | None
+) -> _Encoded:
+    options: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
+    details = {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
+    source: list[int] = []
+    if isinstance(text, str):
+        found = tokenizer(text, **options, **details)
+    else:
+        first, text = text
+        source = tokenizer(first, **options)["input_ids"]
+        found = tokenizer(text_target=text, **options, **details)
+        for what, length in {"source": len(source), "target": len(found["input_ids"])}.items():
+            if longest is not None and length > longest:
+                raise ValueError(
+                    f"text {number}: the {what} has {length:,} tokens, more than context_length = {longest:,}: "
+                    "shorten it, or raise context_length"
+                )
+    ids, special = found["input_ids"], found["special_tokens_mask"]
+    kept = [position for position, mark in enumerate(special) if not mark]
+    token_ids = [ids[position] for position in kept]
+    unknown = [position for position in kept if ids[position] == tokenizer.unk_token_id]
+    if unknown and not tokenizer.is_fast:
+        raise ValueError(
+            f"text {number} has {len(unknown)} unknown tokens, and a tokenizer without offsets does not tell what "
+            "they stand for: load its fast version"
+        )
+    spans = [found["offset_mapping"][position] for position in unknown]
+    return _Encoded(
+        token_ids=token_ids,
+        begin=ids[: kept[0]] if kept else [],
+        end=ids[kept[-1] + 1 :] if kept else [],
+        source=source,
+        num_bytes=len(text.encode("utf-8")),
+        num_unknown=len(unknown),
+        unknown_bytes=sum(len(text[start:stop].encode("utf-8")) for start, stop in spans),
+        lossless=tokenizer.decode(token_ids, clean_up_tokenization_spaces=False) == text,
+    )
+
+
+def _causal_rows(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: _Encoded, settings: dict[str, Any]
+) -> Iterator[Row]:
+    for input_ids, targets in causal_windows(
+        text.token_ids,
+        context_length=settings["context_length"],
+        stride=settings["stride"],
+        bos_token_id=settings["prefix_token_id"],
+    ):
+        yield {"input_ids": input_ids}, targets
+
+
+def _masked_rows(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: _Encoded, settings: dict[str, Any]
+) -> Iterator[Row]:
+    for input_ids, targets in masked_windows(
+        text.token_ids,
+        context_length=settings["context_length"],
+        mask_token_id=tokenizer.mask_token_id,
+        begin=text.begin,
+        end=text.end,
+    ):
+        yield {"input_ids": input_ids}, targets
+
+
+def _seq2seq_rows(
+    model: Any, tokenizer: PreTrainedTokenizerBase, text: _Encoded, settings: dict[str, Any]
+) -> Iterator[Row]:
+    if text.token_ids:
+        labels = torch.tensor([[*text.begin, *text.token_ids, *text.end]])
+        decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)[0].tolist()
+        targets = [IGNORE] * len(text.begin) + text.token_ids + [IGNORE] * len(text.end)
+        yield {"input_ids": text.source, "decoder_input_ids": decoder_input_ids}, targets
+
+
+def _settings(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    context_length: int | None,
+    stride: int | None,
+) -> dict[str, Any]:
+    """Return what the numbers depend on, with the defaults filled in."""
+    if stride is not None and task != "causal-lm":
+        raise ValueError(f"stride = {stride}: has no meaning for {task}, whose windows do not move on; leave it out")
+    if task == "masked-lm" and tokenizer.mask_token_id is None:
+        raise ValueError("the tokenizer has no mask token, which masked-lm needs: use the tokenizer of the model")
+    if context_length is None:
+        context_length = longest_input(model, tokenizer)
+        if task != "seq2seq-lm":
+            context_length = min(context_length or _LONGEST_WINDOW, _LONGEST_WINDOW)
+    elif context_length < 2:
+        raise ValueError(f"context_length = {context_length}: must be at least 2")
+    if task != "causal-lm":
+        return {"context_length": context_length}
+    assert context_length is not None  # a window always has a length
+    stride = context_length // 2 if stride is None else stride
+    return {"context_length": context_length, "stride": stride, "prefix_token_id": _prefix_token_id(tokenizer)}
+
+
+def _prefix_token_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return token
+    raise ValueError(
+        "the tokenizer has neither a bos nor an eos token, one of which begins every window of a causal-lm: set "
+        "tokenizer.bos_token"
+    )
+
+
+def _checked(texts: Any, pairs: bool) -> Iterator[Any]:
+    wanted = "pairs of source and target" if pairs else "strings"
+    if isinstance(texts, str):
+        raise ValueError(f"texts is one string, not a list of {wanted}")
+    for number, text in enumerate(texts):
+        parts = list(text) if pairs and isinstance(text, list | tuple) else [text]
+        if len(parts) != 1 + pairs or not all(isinstance(part, str) for part in parts):
+            raise ValueError(f"text {number} is {text!r:.60}: texts must be {wanted}")
+        yield text
+
+
+def _check_causal(model: PreTrainedModel, prefix_token_id: int, length: int) -> None:
+    """Refuse a model that sees what it predicts: its perplexity would be splendid, and mean nothing."""
+    other = 0 if prefix_token_id else 1
+    rows = torch.full((2, length), prefix_token_id, device=model.device)
+    rows[1, -1] = other
+    with evaluating(model):
+        logits = model(input_ids=rows, attention_mask=torch.ones_like(rows)).logits
+    *before, last = (logits[0] - logits[1]).float().abs().amax(-1)
+    # Rounding may differ between rows; a model that sees the last token differs by more.
+    if max(before) > max(1e-4, 8 * torch.finfo(logits.dtype).eps) * last:
+        raise ValueError(
+            f"{type(model).__name__} is not causal: what it predicts depends on the tokens that come next; evaluate "
+            "it as masked-lm, or set is_decoder in its config"
+        )
+
+
+def _check_vocabulary(model: Any, texts: Iterable[_Encoded]) -> None:
+    size = model.get_input_embeddings().weight.shape[0]
+    largest = max(max([*text.token_ids, *text.begin, *text.end, *text.source], default=0) for text in texts)
+    if largest >= size:
+        raise ValueError(
+            f"the tokenizer gives token {largest}, and {type(model).__name__} has a vocabulary of {size}: use the "
+            "tokenizer of the model"
+        )
+
+
+def _digest(parts: Iterable[str]) -> str:
+    """Return a fingerprint of a sequence of strings."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:16]
