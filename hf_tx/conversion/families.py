@@ -46,4 +46,5 @@ REFUSED = {
     "olmo2": _REORDERED,
     "olmo3": _REORDERED,
     "modernbert": "its first layer has no norm before its attention, and here all layers have one",
+    "blenderbot-small": "its decoder normalises the embeddings before it adds the positions, its encoder after that",
 }
