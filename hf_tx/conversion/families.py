@@ -43,4 +43,6 @@ _MODULES = (
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 #: Families that the blocks cannot express, and why.
-REFUSED: dict[str, str] = {}
+REFUSED = {
+    "blenderbot-small": "its decoder normalises the embeddings before it adds the positions, its encoder after that",
+}
