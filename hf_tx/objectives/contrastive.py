@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Contrastive learning of sentence embeddings: texts that belong together come to lie together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,7 @@ class Contrastive(Objective):
     columns = ("anchor", "positive")
     takes_more_columns = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _set_up(self) -> None:
         SentenceEmbedder(nn.Identity(), self.temperature, self.pooling)  # refuses what it cannot do
 
     def trainable(self, model: nn.Module) -> nn.Module:
@@ -76,20 +75,27 @@ class Contrastive(Objective):
             ValueError: a row is not two texts or more, has another number of them than others, or a text is empty or
                 longer than `max_length`.
         """
-        texts = [[np.asarray(text).tolist() for text in row["input_ids"]] for row in rows]
-        for number, row in enumerate(texts):
-            if len(row) < 2 or len(row) != len(texts[0]):
+        batch_texts: list[list[list[int]]] = []
+        for number, row in enumerate(rows):
+            texts = row.get("input_ids") if isinstance(row, Mapping) else None
+            if texts is None or not all(np.ndim(text) == 1 for text in texts):
                 raise ValueError(
-                    f"row {number} of a batch has {len(row)} texts, and row 0 {len(texts[0])}: every row needs an "
-                    "anchor and the same number of other texts, as prepare() makes them."
+                    f"row {number} of a batch must have a list of texts, each a list of tokens, as input_ids: make "
+                    "rows with prepare(), and keep the Trainer from leaving columns out (remove_unused_columns=False)."
                 )
-            lengths = [len(text) for text in row]
+            batch_texts.append([np.asarray(text).tolist() for text in texts])
+            lengths = [len(text) for text in texts]
+            if len(lengths) < 2 or len(lengths) != len(batch_texts[0]):
+                raise ValueError(
+                    f"row {number} of a batch has {len(lengths)} texts, and row 0 {len(batch_texts[0])}: every row "
+                    "needs an anchor and the same number of other texts."
+                )
             if min(lengths) == 0 or max(lengths) > self.max_length:
                 raise ValueError(
                     f"row {number} of a batch has texts of {lengths} tokens: each must have at least one and at most "
                     f"max_length = {self.max_length}."
                 )
-        batch = pad_rows([{"input_ids": text} for row in texts for text in row], self.tokenizer)
+        batch = pad_rows([{"input_ids": text} for texts in batch_texts for text in texts], self.tokenizer)
         return {name: values.unflatten(0, (len(rows), -1)) for name, values in batch.items()}
 
 

@@ -42,8 +42,7 @@ class Denoising(SourceObjective):
     auto_class = AutoModelForSeq2SeqLM
     needs = ("pad_token", "eos_token", "mask_token")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _set_up(self) -> None:
         for field in ("rotation", "deletion", "infilling"):
             if not 0 <= getattr(self, field) <= 1:
                 raise ValueError(f"{field} = {getattr(self, field)}: must be at least 0 and at most 1.")

@@ -51,8 +51,7 @@ class MaskedLM(TokenObjective):
     needs = ("pad_token", "mask_token")
     reads = ("input_ids", "labels", "position_ids", "word_ids")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _set_up(self) -> None:
         if self.masking not in get_args(Masking):
             raise ValueError(f"masking = {self.masking!r}: must be one of {', '.join(get_args(Masking))}.")
         if not 0 < self.mlm_probability < 1:

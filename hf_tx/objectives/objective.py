@@ -81,6 +81,11 @@ class Objective(ABC):
                 )
         # Shared, so that worker processes that live on from epoch to epoch learn of the next one.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Check what is the objective's own, and compute what it needs."""
+        return
 
     def set_epoch(self, epoch: int) -> None:
         """Say that a new pass over the data begins, in which everything is drawn anew."""
@@ -91,7 +96,7 @@ class Objective(ABC):
         return model
 
     def prepare(
-        self, dataset: Any, columns: Sequence[str] | None = None, *, fixed: bool = False, **options: Any
+        self, dataset: Any, columns: str | Sequence[str] | None = None, *, fixed: bool = False, **options: Any
     ) -> Any:
         """Turn texts into the rows that the objective collates. All other columns are left out.
 
@@ -112,7 +117,7 @@ class Objective(ABC):
         """
         from datasets import Dataset, Features, IterableDataset  # takes a second to import
 
-        columns = tuple(columns or self.columns)
+        columns = (columns,) if isinstance(columns, str) else tuple(columns or self.columns)
         more = len(columns) - len(self.columns)
         if more < 0 or (more and not self.takes_more_columns):
             raise ValueError(f"columns = {columns}: {self.name} reads a column for each of {self.columns}.")
@@ -180,6 +185,10 @@ class TokenObjective(Objective):
     #: What is read of a row. The numbers in each belong to those in the others.
     reads: ClassVar[tuple[str, ...]] = ("input_ids", "labels", "position_ids")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rows([[0]])  # refuses a max_length without room
+
     def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows that texts give."""
         (texts,) = columns
@@ -221,7 +230,7 @@ class TokenObjective(Objective):
                 f"{where} has no input_ids: make rows of texts with prepare(), and keep the Trainer from leaving "
                 "columns out (remove_unused_columns=False)."
             )
-        plain = self._plain(row)
+        plain = self._plain(row, where)
         tokens = plain["input_ids"]
         if not tokens:
             raise ValueError(f"{where} has no tokens: leave empty texts out, as prepare() does.")
@@ -236,16 +245,15 @@ class TokenObjective(Objective):
             )
         return plain
 
-    def _plain(self, row: Row) -> dict[str, list[int]]:
+    def _plain(self, row: Row, where: str) -> dict[str, list[int]]:
         """Return what is read of a row as lists, without padding."""
-        plain = {name: np.asarray(row[name]).tolist() for name in self.reads if row.get(name) is not None}
-        mask = row.get("attention_mask")
-        if mask is None:
-            return plain
-        real = np.asarray(mask).astype(bool).tolist()
-        return {
-            name: [value for value, keep in zip(values, real, strict=True) if keep] for name, values in plain.items()
-        }
+        names = [name for name in (*self.reads, "attention_mask") if row.get(name) is not None]
+        arrays = {name: np.asarray(row[name]) for name in names}
+        shapes = {name: values.shape for name, values in arrays.items()}
+        if len(shapes["input_ids"]) != 1 or len(set(shapes.values())) > 1:
+            raise ValueError(f"{where} needs lists of one length, a number a token, and has the shapes {shapes}.")
+        real = arrays.pop("attention_mask", np.ones(shapes["input_ids"])).astype(bool)
+        return {name: values[real].tolist() for name, values in arrays.items()}
 
 
 @dataclass(eq=False)
@@ -257,8 +265,8 @@ class SourceObjective(TokenObjective):
     needs: ClassVar[tuple[str, ...]] = ("pad_token", "eos_token")
     reads = ("input_ids",)
 
-    def _plain(self, row: Row) -> dict[str, list[int]]:
-        plain = super()._plain(row)
+    def _plain(self, row: Row, where: str) -> dict[str, list[int]]:
+        plain = super()._plain(row, where)
         if row.get("labels") is not None:  # as long as they like
             plain["labels"] = np.asarray(row["labels"]).tolist()
         return plain

@@ -34,8 +34,7 @@ class SpanCorruption(SourceObjective):
     name = "span-corruption"
     auto_class = AutoModelForSeq2SeqLM
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _set_up(self) -> None:
         if not 0 < self.noise_density < 1 or self.mean_noise_span_length < 1:
             raise ValueError(
                 f"noise_density = {self.noise_density}, mean_noise_span_length = {self.mean_noise_span_length}: must "

@@ -88,6 +88,7 @@ def test_long_texts_are_cut():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
+        ([2, 3], "row 1 of a batch must have a list of texts, each a list of tokens, as input_ids"),
         ([[2, 3]], "row 1 of a batch has 1 texts, and row 0 2"),
         ([[2, 3], [2, 3], [2, 3]], "row 1 of a batch has 3 texts, and row 0 2"),
         ([[2, 3], []], r"texts of \[2, 0\] tokens: each must have at least one and at most max_length = 32"),

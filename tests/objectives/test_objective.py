@@ -163,6 +163,8 @@ def test_wrong_rows_are_refused(name):
         (long, r"row 1 of a batch has \d+ tokens, and max_length = 32: cut texts with prepare"),
         ({"text": "words"}, r"row 1 of a batch has no input_ids: make rows of texts with prepare"),
         ([5, 6, 7], r"row 1 of a batch has no input_ids"),
+        ({"input_ids": [[5, 6]]}, r"row 1 of a batch needs lists of one length, .*'input_ids': \(1, 2\)"),
+        ({"input_ids": [5, 6], "attention_mask": [1]}, r"'input_ids': \(2,\), 'attention_mask': \(1,\)"),
     ):
         with pytest.raises(ValueError, match=message):
             objective([good, row])
@@ -180,6 +182,12 @@ def test_a_tokenizer_without_a_token_is_refused(name):
             OBJECTIVES[name](lacking, 32)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "contrastive"])
+def test_a_length_without_room_is_refused_at_once(name):
+    with pytest.raises(ValueError, match="length = "):
+        make(name, 1)
+
+
 @pytest.mark.parametrize(("options", "message"), [({"max_length": 0}, "max_length = 0"), ({"seed": -1}, "seed = -1")])
 def test_numbers_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -193,7 +201,7 @@ def test_a_dataset_that_does_not_serve_is_refused(name):
     with pytest.raises(ValueError, match=rf"no column '{column}': its columns are .*'other'"):
         objective.prepare(renamed)
     columns = ["other" if name == column else name for name in objective.columns]
-    assert list(objective.prepare(renamed, columns)) == make_rows(objective)
+    assert list(objective.prepare(renamed, columns if len(columns) > 1 else columns[0])) == make_rows(objective)
     for wrong, kind in ((list(dataset()), "list"), ({"train": dataset()}, "dict"), (None, "NoneType")):
         with pytest.raises(ValueError, match=f"the dataset is a {kind}: prepare.. takes one split"):
             objective.prepare(wrong)
