@@ -35,6 +35,7 @@ from hf_tx.training import (
     RECIPES,
     Document,
     Recipe,
+    SetEpoch,
     StopOnInterrupt,
     check_checkpoint_folder,
     encode_documents,
@@ -256,8 +257,14 @@ def build_trainer(
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
     )
-    trainer = Trainer(model, settings, train_dataset=rows, data_collator=recipe.collator())
-    model.train()(**{name: value.to(model.device) for name, value in recipe.collator()(rows[:1]).items()})
+    trainer = Trainer(
+        model,
+        settings,
+        train_dataset=rows,
+        data_collator=recipe.objective,
+        callbacks=[SetEpoch(recipe.objective)],
+    )
+    model.train()(**{name: value.to(model.device) for name, value in recipe.objective(rows[:1]).items()})
     return trainer
 
 

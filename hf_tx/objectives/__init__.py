@@ -1,7 +1,35 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""From documents of tokens to the examples that a model is trained on."""
+"""What models learn from texts: rows of tokens, and collators that make batches with labels of them."""
 
-from .continuation import continuation_pairs
+from .causal_lm import CausalLM
+from .continuation import Continuation, continuation_pairs
+from .contrastive import Contrastive, InfoNCE, SentenceEmbedder
+from .denoising import Denoising
+from .masked_lm import MaskedLM
+from .objective import Objective
 from .packing import pack_documents, pack_for_causal_lm
+from .prefix_lm import PrefixLM
+from .span_corruption import SpanCorruption
 
-__all__ = ["continuation_pairs", "pack_documents", "pack_for_causal_lm"]
+#: The objectives by name.
+OBJECTIVES: dict[str, type[Objective]] = {
+    objective.name: objective
+    for objective in (CausalLM, PrefixLM, MaskedLM, Contrastive, SpanCorruption, Denoising, Continuation)
+}
+
+__all__ = [
+    "OBJECTIVES",
+    "CausalLM",
+    "Continuation",
+    "Contrastive",
+    "Denoising",
+    "InfoNCE",
+    "MaskedLM",
+    "Objective",
+    "PrefixLM",
+    "SentenceEmbedder",
+    "SpanCorruption",
+    "continuation_pairs",
+    "pack_documents",
+    "pack_for_causal_lm",
+]

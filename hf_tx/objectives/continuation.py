@@ -1,7 +1,59 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Prefix to continuation: an encoder-decoder reads a piece of a text and writes what comes next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from transformers import AutoModelForSeq2SeqLM
+
+from .batches import Batch, pad_pairs
+from .objective import SourceObjective
+
+
+@dataclass(eq=False, kw_only=True)
+class Continuation(SourceObjective):
+    """Read a piece of a text, and write the next, each half of `max_length`: prefix language modelling with an
+    encoder. See [`TokenObjective`] and `continuation_pairs`.
+
+    `labels` are the next tokens, with `<eos>` after the end of a document. Nothing is drawn at random.
+
+    Args:
+        closes: whether the end of a document is learnt.
+    """
+
+    closes: bool = True
+
+    name = "continuation"
+    auto_class = AutoModelForSeq2SeqLM
+
+    def features(self) -> dict[str, Any]:
+        """Return the columns of the rows and their types."""
+        return dict.fromkeys(("input_ids", "labels"), super().features()["input_ids"])
+
+    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+        """Return pairs of source and target."""
+        half = self.max_length // 2
+        return [
+            pair
+            for document in documents
+            for pair in continuation_pairs(
+                document,
+                source_length=half,
+                target_length=half,
+                eos_token_id=self.tokenizer.eos_token_id,
+                closes=self.closes,
+            )
+        ]
+
+    def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
+        """Refuse the row: what comes next is not in it."""
+        raise ValueError(f"{self.name} needs rows with labels: make them of texts with prepare().")
+
+    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
+        """Pad sources and labels."""
+        return pad_pairs(examples, self.tokenizer)
 
 
 def continuation_pairs(

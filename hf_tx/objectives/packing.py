@@ -6,9 +6,32 @@ A document that is longer than a row is cut into pieces. Every piece has the fra
 sees nothing of the other pieces in its row. Only the end of the last row is padding, which is a piece of its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-IGNORE = -100
+from .batches import IGNORE
+
+
+def cut_documents(
+    documents: Iterable[Sequence[int]], length: int, *, begin: Sequence[int] = (), end: Sequence[int] = ()
+) -> Iterator[list[int]]:
+    """Cuts documents into pieces of at most `length` tokens, for rows of one piece each.
+
+    Args:
+        documents: the tokens of each document, without special tokens.
+        length: the most tokens of a piece, special ones included.
+        begin: special tokens before every piece.
+        end: special tokens after every piece.
+
+    Yields:
+        The pieces, each with its frame.
+
+    Raises:
+        ValueError: a piece has no room for a token beside the special ones.
+    """
+    room = _room(length, begin, end)
+    for document in documents:
+        for start in range(0, len(document), room):
+            yield [*begin, *document[start : start + room], *end]
 
 
 def pack_documents(
@@ -35,9 +58,7 @@ def pack_documents(
     Raises:
         ValueError: a row has no room for a token beside the special ones.
     """
-    frame = len(begin) + len(end)
-    if length <= frame:
-        raise ValueError(f"length = {length}: a row needs room for {frame} special tokens and at least one token.")
+    frame = length - _room(length, begin, end)
     rows: list[dict[str, list[int]]] = []
     row = _new_row()
     for document in documents:
@@ -57,29 +78,39 @@ def pack_documents(
 
 
 def pack_for_causal_lm(
-    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int, eos_token_id: int, pad_token_id: int
+    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
 ) -> list[dict[str, list[int]]]:
     """Packs documents into the rows of a causal language model.
 
     Every piece begins with `<bos>`, so that a text that begins with it is nothing new to the model; `<eos>` stands at
-    the end of a document only, and is learnt. `<bos>` and padding are no targets.
+    the end of a document only, and is learnt. The first token of a piece and padding are no targets. They are known by
+    their place, so that the three special tokens may be one.
 
     Args:
         documents: the tokens of each document, without special tokens.
         length: tokens of a row.
-        bos_token_id: before every piece.
+        bos_token_id: before every piece; None for models without it, which never learn the first token of a piece.
         eos_token_id: after the last piece of a document.
         pad_token_id: fills the last row.
 
     Returns:
         Rows of `input_ids`, `position_ids` and `labels` (not shifted, -100 for no target).
     """
-    closed = ([*document, eos_token_id] for document in documents)
-    rows = pack_documents(closed, length, begin=[bos_token_id], pad_token_id=pad_token_id)
+    closed = ([*document, eos_token_id] for document in documents if len(document))
+    begin = [] if bos_token_id is None else [bos_token_id]
+    rows = pack_documents(closed, length, begin=begin, pad_token_id=pad_token_id)
     for row in rows:
         special = row.pop("special_tokens_mask")
-        row["labels"] = [IGNORE if mark else token for token, mark in zip(row["input_ids"], special, strict=True)]
+        places = zip(row["input_ids"], special, row["position_ids"], strict=True)
+        row["labels"] = [token if position and not mark else IGNORE for token, mark, position in places]
     return rows
+
+
+def _room(length: int, begin: Sequence[int], end: Sequence[int]) -> int:
+    frame = len(begin) + len(end)
+    if length <= frame:
+        raise ValueError(f"length = {length}: a row needs room for {frame} special tokens and at least one token.")
+    return length - frame
 
 
 def _new_row() -> dict[str, list[int]]:

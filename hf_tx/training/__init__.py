@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What training needs beside the library's Trainer: texts, recipes of the families, distillation, Ctrl-C, and whole
-checkpoints."""
+"""What training needs beside the library's Trainer: texts, recipes of the families, distillation, epochs, Ctrl-C, and
+whole checkpoints."""
 
 from .corpus import Document, encode_documents, read_documents, split_documents
 from .distillation import DistillationTrainer, logits_loss, transfer_errors, transfer_loss
+from .epochs import SetEpoch
 from .healing import Healing, HealingSettings, load_language_model
 from .interruption import StopOnInterrupt
 from .recipes import RECIPES, Measurement, Recipe
@@ -19,6 +20,7 @@ __all__ = [
     "Measurement",
     "NonFiniteLoss",
     "Recipe",
+    "SetEpoch",
     "StopOnInterrupt",
     "TxSeq2SeqTrainer",
     "TxTrainer",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from ..objectives.objective import encode_texts
 from ..tokenization import iter_texts
 
 
@@ -78,10 +79,4 @@ def _cut(text: str, target: int, tolerance: float) -> int:
 
 def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Iterable[str]) -> list[Document]:
     """Encodes each text as a whole. What spells a special token is plain text here."""
-    return [
-        Document(
-            tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"],
-            len(text.encode("utf-8")),
-        )
-        for text in documents
-    ]
+    return [Document(encode_texts(tokenizer, [text])[0], len(text.encode("utf-8"))) for text in documents]

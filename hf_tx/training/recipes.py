@@ -9,21 +9,15 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    DataCollatorForLanguageModeling,
-    DataCollatorForSeq2Seq,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    default_data_collator,
 )
 
 from ..evaluation import Score, UnigramModel, score_causal_lm, score_targets
@@ -31,7 +25,8 @@ from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
 from ..models.mixers import MIXERS, expand_pattern
-from ..objectives import continuation_pairs, pack_documents, pack_for_causal_lm
+from ..objectives import CausalLM, Continuation, MaskedLM
+from ..objectives.objective import TokenObjective, encode_texts
 from .corpus import Document
 
 # Masks of held-out text are the same in every run, whatever its seed.
@@ -80,6 +75,8 @@ class Recipe(ABC):
     """
 
     family: ClassVar[str]
+    #: The class of the objective.
+    learns: ClassVar[type[TokenObjective]]
     #: The Auto class that builds and loads the model.
     auto_class: ClassVar[Any]
     #: What is predicted, in words.
@@ -88,7 +85,8 @@ class Recipe(ABC):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, context_length: int, seed: int = 0) -> None:
         self.tokenizer = tokenizer
         self.context_length = context_length
-        self.seed = seed
+        #: What the model is trained on, and the data collator for it.
+        self.objective = self.learns(tokenizer, context_length, seed=seed)
 
     @classmethod
     @abstractmethod
@@ -99,13 +97,9 @@ class Recipe(ABC):
         """Return the fields of the config that the tokenizer decides."""
         return {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
 
-    @abstractmethod
     def examples(self, documents: Sequence[Document]) -> list[Example]:
         """Return what the model is trained on, one entry a row."""
-
-    def collator(self) -> Callable[[list[Any]], Batch]:
-        """Return what makes batches of the examples."""
-        return default_data_collator
+        return self.objective.rows(document.token_ids for document in documents)
 
     @abstractmethod
     def measure(
@@ -115,19 +109,14 @@ class Recipe(ABC):
 
     def held_out_batches(self, documents: Sequence[Document], batch_size: int) -> list[Batch]:
         """Return batches, with labels, that are the same in every run."""
-        examples, collate = self.examples(documents), self.held_out_collator()
-        return [collate(examples[start : start + batch_size]) for start in range(0, len(examples), batch_size)]
-
-    def held_out_collator(self) -> Callable[[list[Any]], Batch]:
-        """Return what makes batches of held-out examples."""
-        return self.collator()
+        return _batches(self.objective, self.examples(documents), batch_size)
 
     @abstractmethod
     def prompts(self, texts: Sequence[str]) -> list[str]:
         """Return prompts for samples, taken from texts."""
 
     def _start(self, text: str, num_tokens: int) -> str:
-        tokens = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        (tokens,) = encode_texts(self.tokenizer, [text])
         start = self.tokenizer.decode(tokens[:num_tokens])
         assert isinstance(start, str)  # one text, not several
         return start.rstrip("\ufffd").strip()  # a character may be cut in two
@@ -142,7 +131,8 @@ class DecoderRecipe(Recipe):
     first token is predicted from `<bos>` alone, which is never scored itself."""
 
     family = "decoder"
-    auto_class = AutoModelForCausalLM
+    learns = CausalLM
+    auto_class = CausalLM.auto_class
     predicts = "the next token"
 
     @classmethod
@@ -154,16 +144,6 @@ class DecoderRecipe(Recipe):
         """Return the fields of the config that the tokenizer decides."""
         ids = {name: getattr(self.tokenizer, name) for name in ("bos_token_id", "eos_token_id")}
         return {**super().token_fields(), **ids}
-
-    def examples(self, documents: Sequence[Document]) -> list[Example]:
-        """Return packed rows."""
-        return pack_for_causal_lm(
-            [document.token_ids for document in documents],
-            self.context_length,
-            bos_token_id=self.tokenizer.bos_token_id,
-            eos_token_id=self.tokenizer.eos_token_id,
-            pad_token_id=self.tokenizer.pad_token_id,
-        )
 
     def measure(
         self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
@@ -192,31 +172,25 @@ class EncoderRecipe(Recipe):
     and 10% themselves."""
 
     family = "encoder"
-    auto_class = AutoModelForMaskedLM
+    learns = MaskedLM
+    auto_class = MaskedLM.auto_class
     predicts = "masked tokens"
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, context_length: int, seed: int = 0) -> None:
+        super().__init__(tokenizer, context_length, seed)
+        self.objective = MaskedLM(tokenizer, context_length, seed=seed, mlm_probability=_TRAINING_MASKED)
 
     @classmethod
     def config(cls, **fields: Any) -> TxEncoderConfig:
         """Return the config of the model."""
         return TxEncoderConfig(**fields)
 
-    def examples(self, documents: Sequence[Document]) -> list[Example]:
-        """Return packed rows."""
-        return pack_documents(
-            [document.token_ids for document in documents],
-            self.context_length,
-            begin=[self.tokenizer.cls_token_id],
-            end=[self.tokenizer.sep_token_id],
-            pad_token_id=self.tokenizer.pad_token_id,
+    def held_out_batches(self, documents: Sequence[Document], batch_size: int) -> list[Batch]:
+        """Return batches whose masks are the same in every run."""
+        objective = MaskedLM(
+            self.tokenizer, self.context_length, seed=_HELD_OUT_SEED, mlm_probability=_HELD_OUT_MASKED
         )
-
-    def collator(self) -> Callable[[list[Any]], Batch]:
-        """Return what masks tokens, anew each time."""
-        return DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=_TRAINING_MASKED, seed=self.seed)
-
-    def held_out_collator(self) -> Callable[[list[Any]], Batch]:
-        """Return what masks the same tokens in every run."""
-        return DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=_HELD_OUT_MASKED, seed=_HELD_OUT_SEED)
+        return _batches(objective, self.examples(documents), batch_size)
 
     def measure(
         self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
@@ -240,7 +214,8 @@ class EncoderDecoderRecipe(Recipe):
     text has an empty prefix."""
 
     family = "encoder-decoder"
-    auto_class = AutoModelForSeq2SeqLM
+    learns = Continuation
+    auto_class = Continuation.auto_class
     predicts = "the continuation of a prefix"
 
     @classmethod
@@ -262,34 +237,17 @@ class EncoderDecoderRecipe(Recipe):
         """Return the fields of the config that the tokenizer decides."""
         return {**super().token_fields(), "eos_token_id": self.tokenizer.eos_token_id}
 
-    def examples(self, documents: Sequence[Document]) -> list[Example]:
-        """Return pairs of prefix and continuation."""
-        return self._pairs(documents, closes=True)
-
-    def _pairs(self, documents: Sequence[Document], closes: bool) -> list[Example]:
-        return [
-            pair
-            for document in documents
-            for pair in continuation_pairs(
-                document.token_ids,
-                source_length=self.context_length // 2,
-                target_length=self.context_length // 2,
-                eos_token_id=self.tokenizer.eos_token_id,
-                closes=closes,
-            )
-        ]
-
-    def collator(self) -> Callable[[list[Any]], Batch]:
-        """Return what pads sources and targets."""
-        return DataCollatorForSeq2Seq(self.tokenizer)
-
     def measure(
         self, model: PreTrainedModel, unigram: UnigramModel, documents: Sequence[Document], batch_size: int = 8
     ) -> Measurement:
         """Score the continuations, which together are the documents."""
-        pairs, collate = self._pairs(documents, closes=False), DataCollatorForSeq2Seq(self.tokenizer, model)
-        batches = [collate(pairs[start : start + batch_size]) for start in range(0, len(pairs), batch_size)]
-        score = score_targets(model, [(batch, batch.pop("labels")) for batch in batches], description=_BAR)
+        objective = Continuation(self.tokenizer, self.context_length, closes=False)
+        pairs = objective.rows(document.token_ids for document in documents)
+        batches = [(batch, batch.pop("labels")) for batch in _batches(objective, pairs, batch_size)]
+        shift: Any = model.prepare_decoder_input_ids_from_labels
+        for batch, targets in batches:
+            batch["decoder_input_ids"] = shift(targets)
+        score = score_targets(model, batches, description=_BAR)
         return Measurement(score, _unigram(unigram, documents), self.num_bytes(documents))
 
     def prompts(self, texts: Sequence[str]) -> list[str]:
@@ -300,6 +258,10 @@ class EncoderDecoderRecipe(Recipe):
 RECIPES: dict[str, type[Recipe]] = {
     recipe.family: recipe for recipe in (DecoderRecipe, EncoderRecipe, EncoderDecoderRecipe)
 }
+
+
+def _batches(objective: TokenObjective, examples: Sequence[Example], batch_size: int) -> list[Batch]:
+    return [objective(examples[start : start + batch_size]) for start in range(0, len(examples), batch_size)]
 
 
 def _lines(texts: Sequence[str]) -> list[str]:

@@ -1,0 +1,318 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What all objectives have in common: from texts to rows of tokens, and from rows to batches with labels.
+
+An objective is made once for a tokenizer. `prepare` turns a dataset of texts into one of rows; the objective itself is
+the data collator that makes batches of them:
+
+```python
+>>> from datasets import Dataset
+>>> from hf_tx.objectives import OBJECTIVES
+>>> from hf_tx.tokenization import train_tokenizer
+>>> texts = Dataset.from_dict({"text": ["one two three four", "five six seven"] * 20})
+>>> tokenizer = train_tokenizer(texts["text"], family="encoder", vocab_size=300, show_progress=False)
+>>> objective = OBJECTIVES["masked-lm"](tokenizer, max_length=16, seed=0)
+>>> rows = objective.prepare(texts)
+>>> sorted(objective([rows[0], rows[1]]))  # Trainer(..., train_dataset=rows, data_collator=objective)
+['input_ids', 'labels', 'position_ids']
+
+```
+
+What is drawn at random for a row is a function of the seed, the epoch and the tokens of the row, and of nothing else:
+neither of the batch that it is in, nor of the number of worker or training processes, nor of what was drawn before. So
+a run that goes on from a checkpoint draws what the whole run would have drawn. The epoch has to be told, by
+`set_epoch`, or by the callback `hf_tx.training.SetEpoch`; otherwise every epoch draws the same.
+"""
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from .batches import Batch, Row, pad_rows
+
+
+@dataclass(eq=False)
+class Objective(ABC):
+    """What a model learns from a text, as a data collator.
+
+    Args:
+        tokenizer: cuts the texts, and says which tokens are special.
+        max_length: the most tokens of an input, special ones included.
+        seed: of what is drawn at random.
+
+    Raises:
+        ValueError: the tokenizer lacks a token that the objective needs, or a number is out of range.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    _: KW_ONLY
+    seed: int = 0
+
+    #: The name in `OBJECTIVES`.
+    name: ClassVar[str]
+    #: The families of models that can learn it.
+    families: ClassVar[tuple[str, ...]]
+    #: The Auto class that builds such a model.
+    auto_class: ClassVar[Any]
+    #: The tokens that the tokenizer must have.
+    needs: ClassVar[tuple[str, ...]] = ("pad_token",)
+    #: The columns of a dataset that `prepare` reads.
+    columns: ClassVar[tuple[str, ...]] = ("text",)
+    takes_more_columns: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1 or self.seed < 0:
+            raise ValueError(
+                f"max_length = {self.max_length}, seed = {self.seed}: must be at least 1 and at least 0, respectively."
+            )
+        for role in self.needs:
+            if getattr(self.tokenizer, f"{role}_id") is None:
+                raise ValueError(
+                    f"{self.name} needs a {role}, and the tokenizer has none: let the role be played by a token that "
+                    f"it has (tokenizer.{role} = '...'; for pad_token, the eos_token will do), or add one "
+                    f"(tokenizer.add_special_tokens({{'{role}': '...'}}), then model.resize_token_embeddings)."
+                )
+        # Shared, so that worker processes that live on from epoch to epoch learn of the next one.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Check what is the objective's own, and compute what it needs."""
+        return
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say that a new pass over the data begins, in which everything is drawn anew."""
+        self._epoch.fill_(epoch)
+
+    def trainable(self, model: nn.Module) -> nn.Module:
+        """Return the module whose forward pass gives the loss: the model itself, unless its class has no such loss."""
+        return model
+
+    def prepare(
+        self, dataset: Any, columns: str | Sequence[str] | None = None, *, fixed: bool = False, **options: Any
+    ) -> Any:
+        """Turn texts into the rows that the objective collates. All other columns are left out.
+
+        Texts are encoded as they are: what spells a special token is plain text. Batches of 1000 texts are packed at a
+        time, if the objective packs.
+
+        Args:
+            dataset: one split, a `Dataset` or an `IterableDataset` of the library `datasets`.
+            columns: the columns that hold the texts, if they are not called as in `self.columns`.
+            fixed: draw now, once for all, what would be drawn anew in each epoch. For evaluation.
+            **options: of `dataset.map`, such as `num_proc`.
+
+        Returns:
+            A dataset of the same kind.
+
+        Raises:
+            ValueError: no such dataset, a column that it does not have, or nothing in it.
+        """
+        from datasets import Dataset, Features, IterableDataset  # takes a second to import
+
+        columns = (columns,) if isinstance(columns, str) else tuple(columns or self.columns)
+        more = len(columns) - len(self.columns)
+        if more < 0 or (more and not self.takes_more_columns):
+            raise ValueError(f"columns = {columns}: {self.name} reads a column for each of {self.columns}.")
+        if not isinstance(dataset, Dataset | IterableDataset):
+            raise ValueError(
+                f"the dataset is a {type(dataset).__name__}: prepare() takes one split, a Dataset or an "
+                "IterableDataset of the library datasets (Dataset.from_list makes one of rows)."
+            )
+        # A stream may not know its columns before it is read.
+        found = dataset.column_names or list(next(iter(dataset), {}))
+        missing = [column for column in columns if column not in found]
+        if missing:
+            listed = ", ".join(map(repr, found)) or "none, since it has no rows"
+            raise ValueError(f"the dataset has no column {missing[0]!r}: its columns are {listed}.")
+        rows = dataset.map(
+            self._encode_batch,
+            batched=True,
+            input_columns=list(columns),
+            remove_columns=found,
+            features=Features(self.features()),
+            **options,
+        )
+        if isinstance(rows, Dataset) and not len(rows):
+            raise ValueError(f"the texts in {', '.join(map(repr, columns))} have no tokens to learn from.")
+        return rows.map(self.fix) if fixed else rows
+
+    def _encode_batch(self, *columns: Sequence[str]) -> dict[str, list[Any]]:
+        for texts in columns:
+            wrong = [text for text in texts if not isinstance(text, str)]
+            if wrong:
+                raise ValueError(
+                    f"a text is {type(wrong[0]).__name__}, not a string: {wrong[0]!r}; leave such rows out."
+                )
+        rows = self.encode(*columns)
+        return {name: [row[name] for row in rows] for name in self.features()}
+
+    def features(self) -> dict[str, Any]:
+        """Return the columns of the rows and their types, as `datasets.Features` takes them."""
+        from datasets import List, Value
+
+        return {"input_ids": List(Value("int32"))}
+
+    @abstractmethod
+    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows that texts give, as lists of numbers."""
+
+    @abstractmethod
+    def fix(self, row: Row) -> dict[str, Any]:
+        """Return the row as it is after everything has been drawn; the collator leaves it as it is."""
+
+    @abstractmethod
+    def __call__(self, rows: Sequence[Row]) -> Batch:
+        """Return a batch of rows, with what is to be learnt from them."""
+
+
+@dataclass(eq=False)
+class TokenObjective(Objective):
+    """An objective whose labels are tokens of the text itself. See [`Objective`].
+
+    Rows come from `prepare` or from elsewhere: `input_ids`, with special tokens or without. Padding in them is found
+    by their `attention_mask` and taken out, never by its number, which may be that of `<eos>`. A row that has `labels`
+    already keeps its tokens and labels.
+    """
+
+    #: What is read of a row. The numbers in each belong to those in the others.
+    reads: ClassVar[tuple[str, ...]] = ("input_ids", "labels", "position_ids")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rows([[0]])  # refuses a max_length without room
+
+    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows that texts give."""
+        (texts,) = columns
+        return self.rows(encode_texts(self.tokenizer, texts))
+
+    @abstractmethod
+    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+        """Return the rows that documents give, each a list of tokens without special ones."""
+
+    @abstractmethod
+    def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
+        """Return a row with `labels`.
+
+        Args:
+            row: what `reads` names, as far as it is there; no labels, no padding.
+            rng: gives everything that is drawn at random.
+        """
+
+    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
+        """Pad rows that have labels."""
+        return pad_rows(examples, self.tokenizer)
+
+    def fix(self, row: Row) -> dict[str, Any]:
+        """Return the row as the first epoch draws it."""
+        return self._example(row, "the row", epoch=0)
+
+    def __call__(self, rows: Sequence[Row]) -> Batch:
+        """Return a batch of rows, drawing what the current epoch draws.
+
+        Raises:
+            ValueError: a row is empty, longer than `max_length`, or not what the objective can work with.
+        """
+        epoch = int(self._epoch)
+        return self.collate([self._example(row, f"row {number} of a batch", epoch) for number, row in enumerate(rows)])
+
+    def _example(self, row: Row, where: str, epoch: int) -> dict[str, list[int]]:
+        if not isinstance(row, Mapping) or "input_ids" not in row:
+            raise ValueError(
+                f"{where} has no input_ids: make rows of texts with prepare(), and keep the Trainer from leaving "
+                "columns out (remove_unused_columns=False)."
+            )
+        plain = self._plain(row, where)
+        tokens = plain["input_ids"]
+        if not tokens:
+            raise ValueError(f"{where} has no tokens: leave empty texts out, as prepare() does.")
+        if "labels" not in plain:
+            key = zlib.crc32(np.asarray(tokens, dtype=np.int64).tobytes())
+            plain = self.example(plain, np.random.default_rng((self.seed, epoch, key)))
+        longest = max(len(plain["input_ids"]), len(plain["labels"]))
+        if longest > self.max_length:
+            raise ValueError(
+                f"{where} has {longest} tokens, and max_length = {self.max_length}: cut texts with prepare(), or "
+                "raise max_length."
+            )
+        return plain
+
+    def _plain(self, row: Row, where: str) -> dict[str, list[int]]:
+        """Return what is read of a row as lists, without padding."""
+        names = [name for name in (*self.reads, "attention_mask") if row.get(name) is not None]
+        arrays = {name: np.asarray(row[name]) for name in names}
+        shapes = {name: values.shape for name, values in arrays.items()}
+        if len(shapes["input_ids"]) != 1 or len(set(shapes.values())) > 1:
+            raise ValueError(f"{where} needs lists of one length, a number a token, and has the shapes {shapes}.")
+        real = arrays.pop("attention_mask", np.ones(shapes["input_ids"])).astype(bool)
+        return {name: values[real].tolist() for name, values in arrays.items()}
+
+
+@dataclass(eq=False)
+class SourceObjective(TokenObjective):
+    """An objective of encoder-decoders: the encoder reads a source, the decoder writes a target. See
+    [`TokenObjective`]."""
+
+    families = ("encoder-decoder",)
+    needs: ClassVar[tuple[str, ...]] = ("pad_token", "eos_token")
+    reads = ("input_ids",)
+
+    def _plain(self, row: Row, where: str) -> dict[str, list[int]]:
+        plain = super()._plain(row, where)
+        if row.get("labels") is not None:  # as long as they like
+            plain["labels"] = np.asarray(row["labels"]).tolist()
+        return plain
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """Encode texts as wholes, without special tokens. What spells one is plain text here."""
+    return encode_words(tokenizer, texts, False)[0]
+
+
+def encode_words(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wanted: bool = True
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Encode texts like `encode_texts`. Returns their tokens, and the number of the word in which each token is (all 0
+    if they are not wanted)."""
+    encoded: Any = tokenizer(
+        list(texts),
+        add_special_tokens=False,
+        split_special_tokens=True,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
+    )
+    tokens: list[list[int]] = encoded["input_ids"]
+    words = [encoded.word_ids(number) if wanted else [0] * len(text) for number, text in enumerate(tokens)]
+    # Unigram has its special tokens among the pieces of words too, and finds them; so they are spelt here.
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    for number, text in enumerate(tokens):
+        if special.isdisjoint(text):
+            continue
+        spelt = [_spelling(tokenizer, token) if token in special else [token] for token in text]
+        tokens[number] = sum(spelt, [])
+        words[number] = [word for word, part in zip(words[number], spelt, strict=True) for _ in part]
+    return tokens, words
+
+
+def _spelling(tokenizer: PreTrainedTokenizerBase, token: int) -> list[int]:
+    vocabulary, unknown = tokenizer.get_vocab(), tokenizer.unk_token_id
+    characters = [vocabulary.get(character, unknown) for character in str(tokenizer.convert_ids_to_tokens(token))]
+    return [number for number in characters if number is not None]
+
+
+def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """Return the special tokens that the tokenizer puts before and after a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    tokens, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    start = special.index(0)
+    stop = len(special) - special[::-1].index(0)
+    return tokens[:start], tokens[stop:]
