@@ -6,16 +6,18 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
 from transformers import AutoConfig
+from transformers.initialization import no_init_weights
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
+from transformers.utils.hub import resolve_revision
 
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 from ..models.backend_rules import refusal
@@ -25,6 +27,7 @@ from ..models.registry import nearest
 from .families import FAMILIES, REFUSED
 from .family import ENCODER_DECODER, Family, Head
 from .fields import NotExpressible
+from .sources import Part, Parts, Source, StoredTensor, of_files, of_model
 from .weights import Plan
 
 logger = logging.get_logger(__name__)
@@ -82,58 +85,35 @@ def from_hf(
         ValueError: a family that is not known, a tensor without a rule, or a change of a field that does not exist.
     """
     in_memory = isinstance(source, PreTrainedModel)
-    if in_memory:
-        theirs = source
+    hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
+    for found in [of_model(source)] if in_memory else _sources(source, dtype, hub):
+        plain, plan, dropped, problem = _translate(found)
+        if problem is None:
+            break
     else:
-        hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
-        theirs = _load(source, dtype, hub)
-    family = family_of(theirs.config).for_class(type(theirs).__name__)
-    head = family.head_of(type(theirs).__name__)
-    cls = class_named(head.ours)
+        raise ValueError(problem)
 
-    settings = family.read(theirs.config) | head.settings
-    state = theirs.state_dict()
-    if any(tensor.is_meta for tensor in state.values()):
-        raise ValueError("source has no weights: it is on the meta device, or offloaded.")
-    output = theirs.get_output_embeddings()
-    if output is not None:
-        reader = theirs.get_decoder() if theirs.config.is_encoder_decoder else theirs
-        settings["tie_word_embeddings"] = output.weight is reader.get_input_embeddings().weight
-    if "add_pooling_layer" in family.by_weights and head.ours == "TxEncoderModel":
-        settings["add_pooling_layer"] = "pooler.dense.weight" in state
-    config = family.build(settings, origin=_origin(theirs))
-
-    with torch.device("meta"):
-        plain = cls(config)
-    plan = plan_of(plain, family, head)
-    dropped = _check_complete(plan, state, family)
-    move = _Mover(copy and in_memory, not in_memory)
-    converted: dict[str, torch.Tensor] = {}
-    for name, (_, ours) in plan.entries.items():
-        converted.update(zip(ours, move(theirs, name, plan.take_apart(name, state.pop(name))), strict=True))
-
-    changed = _changed(config, mixers, config_changes)
-    if attn_implementation is None:
-        own = theirs.config._attn_implementation
-        attn_implementation = own if own is not None and refusal(changed, own) is None else None
-    target_dtype = theirs.dtype if dtype in (None, "auto") else dtype
+    converted = _convert(found.state, plan, clones=copy and in_memory, lays_out=copy)
+    changed = _changed(plain.config, mixers, config_changes)
+    if attn_implementation is None and found.backend is not None and refusal(changed, found.backend) is None:
+        attn_implementation = found.backend
     with _no_progress_bar():
-        model, info = cls.from_pretrained(
+        model, info = type(plain).from_pretrained(
             None,
             config=changed,
             state_dict=converted,
-            dtype=target_dtype,
+            dtype=found.dtype if dtype in (None, "auto") else dtype,
             attn_implementation=attn_implementation,
-            device_map=_where(theirs) if device_map is None else device_map,
+            device_map=found.device if device_map is None else device_map,
             output_loading_info=True,
         )
     changes = mixers is not None or bool(config_changes)
     if (info["missing_keys"] or info["unexpected_keys"]) and not changes:
         raise ValueError(f"not filled: {sorted(info['missing_keys'])}; not used: {sorted(info['unexpected_keys'])}.")
-    if getattr(theirs, "generation_config", None) is not None and model.can_generate():
-        model.generation_config = copies.deepcopy(theirs.generation_config)
-    model.config.name_or_path = theirs.config.name_or_path
-    model.train(theirs.training)
+    if found.generation_config is not None and model.can_generate():
+        model.generation_config = found.generation_config
+    model.config.name_or_path = found.config.name_or_path
+    model.train(found.training)
     return (model, {**info, "dropped_keys": dropped}) if output_loading_info else model
 
 
@@ -257,11 +237,14 @@ def family_of(config: Any) -> Family:
     return FAMILIES[name]
 
 
-def _load(source: Any, dtype: Any, hub: dict[str, Any]) -> PreTrainedModel:
+def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
+    """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
+    the library loads it, which knows what older versions of it wrote."""
     if not isinstance(source, str | Path):
         raise ValueError(
             f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name."
         )
+    hub["revision"] = resolve_revision(source, **hub)
     config = AutoConfig.from_pretrained(source, **hub)
     family = family_of(config)
     if not config.architectures:
@@ -271,12 +254,42 @@ def _load(source: Any, dtype: Any, hub: dict[str, Any]) -> PreTrainedModel:
     family = family.for_class(config.architectures[0])
     head = family.head_of(config.architectures[0])
     family.read(config)  # refuses before weights are loaded
-    return getattr(transformers, head.theirs).from_pretrained(source, dtype=dtype or "auto", **hub)
+    cls = getattr(transformers, head.theirs)
+    files = of_files(str(source), config, cls, _output(head), hub)
+    if files is not None:
+        yield files
+    model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True, **hub)
+    yield of_model(model, loaded=True, missing=info["missing_keys"])
 
 
-def _origin(theirs: PreTrainedModel) -> dict[str, Any]:
-    config = json.loads(theirs.config.to_json_string(use_diff=False))
-    return {"model_type": theirs.config.model_type, "architecture": type(theirs).__name__, "config": config}
+def _output(head: Head) -> str | None:
+    """Return their name of the weight of the output layer."""
+    names = (
+        f"{each.theirs.removesuffix('.weight')}.weight" for each in head.rules if each.ours[0].startswith("lm_head")
+    )
+    return next(names, None)
+
+
+def _translate(found: Source) -> tuple[TxPreTrainedModel, Plan, dict[str, str], str | None]:
+    """Return a model of ours without weights, whose weights are whose, what is dropped and why, and what does not
+    fit."""
+    family = family_of(found.config).for_class(found.cls.__name__)
+    head = family.head_of(found.cls.__name__)
+    settings = family.read(found.config) | head.settings
+    if found.tied is not None:
+        settings["tie_word_embeddings"] = found.tied
+    if "add_pooling_layer" in family.by_weights and head.ours == "TxEncoderModel":
+        settings["add_pooling_layer"] = "pooler.dense.weight" in found.state
+    config = family.build(settings, origin=_origin(found))
+    with torch.device("meta"), no_init_weights():
+        plain = class_named(head.ours)(config)
+    plan = plan_of(plain, family, head)
+    return plain, plan, *_check_complete(plan, found, family)
+
+
+def _origin(found: Source) -> dict[str, Any]:
+    config = json.loads(found.config.to_json_string(use_diff=False))
+    return {"model_type": found.config.model_type, "architecture": found.cls.__name__, "config": config}
 
 
 def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | None) -> Any:
@@ -300,16 +313,17 @@ def _changed(config: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
     return build_config(type(config), config.to_dict(), changes) if changes else config
 
 
-def _check_complete(plan: Plan, state: dict[str, torch.Tensor], family: Family) -> dict[str, str]:
+def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str, str], str | None]:
     """Check that every tensor of ours is filled and every one of theirs used; return those that are dropped, with the
-    reason."""
+    reason, and what is wrong if something is."""
+    state = found.state
     empty = plan.unnamed + [key for name, (_, ours) in plan.entries.items() if name not in state for key in ours]
     if empty:
-        raise ValueError(f"{family.model_type}: no tensor of the source fills {empty}.")
-    used = {state[name].data_ptr() for name in plan.entries}
+        return {}, f"{family.model_type}: no tensor of the source fills {empty}."
+    used = {_identity(state[name]) for name in plan.entries}
     dropped, left = {}, []
     for name, tensor in state.items():
-        if name in plan.entries or tensor.data_ptr() in used:  # the same storage: tied
+        if name in plan.entries or _identity(tensor) in used:  # the same storage: tied
             continue
         pattern = next((each for each in family.dropped if re.fullmatch(each, name)), None)
         if pattern is None:
@@ -317,31 +331,41 @@ def _check_complete(plan: Plan, state: dict[str, torch.Tensor], family: Family) 
             continue
         dropped[name] = family.dropped[pattern]
         constant = family.constants.get(pattern)
-        if constant is not None and not torch.allclose(tensor.float(), constant(tensor), atol=1e-2):
-            raise NotExpressible("weights", name, f"{dropped[name]}, and this tensor is something else")
-    if left:
-        raise ValueError(f"{family.model_type}: no rule uses {left} of the source.")
-    return dropped
+        if constant is not None:
+            held = tensor[...]
+            if not torch.allclose(held.float(), constant(held), atol=1e-2):
+                raise NotExpressible("weights", name, f"{dropped[name]}, and this tensor is something else")
+    return dropped, f"{family.model_type}: no rule uses {left} of the source." if left else None
 
 
-class _Mover:
-    """Decides whose storage a converted tensor has.
+def _identity(tensor: Any) -> int:
+    """Return what two names of one weight have in common."""
+    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) else id(tensor)
+
+
+def _convert(state: dict[str, Any], plan: Plan, clones: bool, lays_out: bool) -> dict[str, Any]:
+    """Take their tensors out of the state, and return ours, to be made when loading asks for each.
 
     Args:
+        state: theirs.
+        plan: which are which.
         clones: every tensor gets a storage of its own.
-        consumes: the source is ours to empty: what has to be laid out anew is released there.
+        lays_out: those do whose elements stand in another order here than there.
     """
+    converted: dict[str, Any] = {}
+    for name, (rule, ours) in plan.entries.items():
+        tensor = state.pop(name)
+        own = clones or (lays_out and rule.reorders)
+        if rule.keeps and not own:
+            converted[ours[0]] = tensor
+        else:
+            parts = Parts(partial(_take_apart, plan, name, tensor, own))
+            converted.update((key, Part(parts, index)) for index, key in enumerate(ours))
+    return converted
 
-    def __init__(self, clones: bool, consumes: bool) -> None:
-        self.clones, self.consumes = clones, consumes
 
-    def __call__(self, theirs: nn.Module, name: str, parts: list[torch.Tensor]) -> list[torch.Tensor]:
-        if self.clones:
-            return [part.clone(memory_format=torch.contiguous_format) for part in parts]
-        if not self.consumes or (len(parts) == 1 and parts[0].is_contiguous()):
-            return parts
-        moved = [part.clone(memory_format=torch.contiguous_format) for part in parts]
-        owner, _, kind = name.rpartition(".")
-        held = getattr(theirs.get_submodule(owner), kind)
-        held.data = held.new_empty(0)
-        return moved
+def _take_apart(plan: Plan, name: str, tensor: Any, own: bool) -> list[torch.Tensor]:
+    if isinstance(tensor, StoredTensor):
+        tensor = tensor.read() if own else tensor[...]
+    parts = plan.take_apart(name, tensor)
+    return [part.clone(memory_format=torch.contiguous_format) for part in parts] if own else parts

@@ -122,10 +122,13 @@ def _copy_sentence_modules(source: str | Path, target: Path) -> None:
     modules = _find(source, "modules.json")
     if modules is None:
         return
-    after = [module["path"] for module in json.loads(Path(modules).read_text("utf-8")) if module["path"]]
-    names = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"]
-    names += [f"{path}/{name}" for path in after for name in ("config.json", "model.safetensors")]
+    after = [Path(module["path"]) for module in json.loads(Path(modules).read_text("utf-8")) if module["path"]]
+    for path in after:
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{source}: modules.json names {path}, which is not in the checkpoint.")
+    names = [Path(name) for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")]
+    names += [path / name for path in after for name in ("config.json", "model.safetensors", "pytorch_model.bin")]
     for name in names:
-        if (found := _find(source, name)) is not None:
-            (target / name).parent.mkdir(exist_ok=True)
+        if (found := _find(source, name.as_posix())) is not None:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(found, target / name)

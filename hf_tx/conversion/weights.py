@@ -38,6 +38,16 @@ class Rule:
             ours=tuple(".".join(filter(None, (ours, name))) for name in self.ours),
         )
 
+    @property
+    def keeps(self) -> bool:
+        """Whether their tensor is ours."""
+        return len(self.ours) == 1 and not (self.transposed or self.row)
+
+    @property
+    def reorders(self) -> bool:
+        """Whether the elements of ours stand in another order in memory than theirs."""
+        return self.transposed or self.by_head
+
     def take_apart(self, tensor: torch.Tensor, shapes: list[torch.Size], heads: int) -> list[torch.Tensor]:
         """Return our tensors, views of theirs where that is possible.
 

@@ -1,15 +1,21 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The two functions, whatever the family: sources, changes, storage, and the way back."""
 
-import gc
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers as hf
+from peers.decoders import CAUSAL
+from peers.encoder_decoders import SEQ2SEQ
 from peers.encoders import ENCODERS
 from peers.parity import build, randomise
 from peers.tables import STANDARD, VOCABULARY
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import hf_tx
@@ -53,33 +59,125 @@ def test_a_folder_gives_what_the_model_gives(make: Any, shard: str, tmp_path: An
     torch.testing.assert_close(ours(TOKENS).logits, theirs(TOKENS).logits)
 
 
-def test_a_folder_is_not_held_twice(tmp_path: Any, monkeypatch: Any) -> None:
-    """When the new model is built, no tensor that was laid out anew is in the memory of the old one any more."""
-    gpt2().save_pretrained(tmp_path)
-    sizes: dict[str, int] = {}
-    load = hf_tx.TxDecoderForCausalLM.from_pretrained.__func__
+def test_files_with_the_names_of_the_table_are_read_without_a_model_of_theirs(tmp_path: Any, monkeypatch: Any) -> None:
+    for make in (llama, gpt2, lambda: build(ENCODERS["bert_masked_lm"]), lambda: build(SEQ2SEQ["t5"])):
+        theirs = make()
+        folder = tmp_path / type(theirs).__name__
+        theirs.save_pretrained(folder)
+        expected = hf_tx.from_hf(theirs)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(theirs), "from_pretrained", None)
+            ours, info = hf_tx.from_hf(folder, output_loading_info=True)
+        assert not info["missing_keys"] | info["unexpected_keys"]
+        assert ours.state_dict().keys() == expected.state_dict().keys()
+        assert all(torch.equal(weight, ours.state_dict()[name]) for name, weight in expected.state_dict().items())
+        assert settings(ours) == settings(expected)
+        assert (
+            ours.generation_config.to_dict() == expected.generation_config.to_dict() if ours.can_generate() else True
+        )
 
-    def held() -> dict[int, int]:
-        """Storages in memory, and their bytes."""
-        storages = [
-            tensor.untyped_storage()
-            for tensor in gc.get_objects()
-            if type(tensor) in (torch.Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.numel() > 1000
-        ]
-        return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
-    def watch(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        wanted = {tensor.untyped_storage().data_ptr() for tensor in kwargs["state_dict"].values()}
-        new = held().items() - others.items()
-        sizes["other"] = sum(size for pointer, size in new if pointer not in wanted and pointer)
-        return load(cls, *args, **kwargs)
+def settings(model: Any) -> dict[str, Any]:
+    """Return the config of a model but for what says which file it is from."""
+    config = model.config.to_dict() | {"_name_or_path": None}
+    of_files = {"_name_or_path", "architectures", "dtype"}
+    origin = config["origin"]
+    return config | {"origin": origin | {"config": {k: v for k, v in origin["config"].items() if k not in of_files}}}
 
-    before = hf_tx.from_hf(tmp_path)  # fills caches
-    del before
-    others = held()
-    monkeypatch.setattr(hf_tx.TxDecoderForCausalLM, "from_pretrained", classmethod(watch))
-    model = hf_tx.from_hf(tmp_path)
-    assert sizes["other"] < 0.1 * sum(weight.nbytes for weight in model.parameters())
+
+OLD_NAMES = {
+    "bert_masked_lm": {r"LayerNorm\.weight": "LayerNorm.gamma", r"LayerNorm\.bias": "LayerNorm.beta"},
+    "gpt2": {r"^transformer\.": ""},
+    "t5": {},
+    "roberta_masked_lm": {},
+}
+OLD_BUFFERS = {
+    "bert_masked_lm": {
+        "bert.embeddings.position_ids": torch.arange(64)[None],
+        "cls.seq_relationship.bias": torch.ones(2),
+    },
+    "gpt2": {"h.0.attn.bias": torch.ones(1, 1, 64, 64), "h.0.attn.masked_bias": torch.tensor(-1e4)},
+    "t5": {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.ones(8, 4)},
+    "roberta_masked_lm": {
+        "roberta.embeddings.position_ids": torch.arange(66)[None],
+        "roberta.pooler.dense.bias": torch.ones(32),
+    },
+}
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_files_of_old_versions(name: str, tmp_path: Any) -> None:
+    """Other names, and tensors that the library leaves out: what it loads is what is converted."""
+    theirs = build((ENCODERS | SEQ2SEQ | CAUSAL)[name])
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = {**load_file(file), **OLD_BUFFERS[name]}
+    for new, old in OLD_NAMES[name].items():
+        state = {re.sub(new, old, key): tensor for key, tensor in state.items()}
+    save_file(state, file, metadata={"format": "pt"})
+    ours, expected = hf_tx.from_hf(tmp_path), hf_tx.from_hf(theirs)
+    assert all(torch.equal(weight, ours.state_dict()[key]) for key, weight in expected.state_dict().items())
+    assert settings(ours) == settings(expected)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_head_that_the_config_ties_and_the_file_holds(equal: bool, tmp_path: Any) -> None:
+    theirs = gpt2()
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    embeddings = state["transformer.wte.weight"]
+    save_file(state | {"lm_head.weight": embeddings.clone() if equal else embeddings + 1}, file, {"format": "pt"})
+    ours = hf_tx.from_hf(tmp_path)
+    assert ours.config.tie_word_embeddings is equal
+    assert torch.equal(ours.lm_head.weight, embeddings if equal else embeddings + 1)
+    theirs = hf.GPT2LMHeadModel.from_pretrained(tmp_path)
+    torch.testing.assert_close(ours(TOKENS).logits, theirs(TOKENS).logits)
+
+
+def test_a_tensor_that_no_file_holds_is_not_drawn_at_random(tmp_path: Any) -> None:
+    llama().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    del state["model.layers.1.mlp.up_proj.weight"]
+    save_file(state, file, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"no tensor of the source fills \['model.layers.1.mlp.up_proj.weight'\]"):
+        hf_tx.from_hf(tmp_path)
+
+
+def test_a_pooling_layer_that_no_file_holds_is_left_out(tmp_path: Any) -> None:
+    theirs = hf.BertModel(hf.BertConfig(**STANDARD), add_pooling_layer=False)
+    theirs.save_pretrained(tmp_path)
+    assert hf_tx.from_hf(tmp_path).pooler is None
+
+
+MEASURE = """
+import re, sys
+import hf_tx
+def memory(what):
+    return int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+before = memory("VmRSS"), memory("RssAnon")
+for copy in (False, True):
+    model = hf_tx.from_hf(sys.argv[1], copy=copy)
+    assert all(weight.is_contiguous() for weight in model.parameters()) is copy
+    print(memory("RssAnon") - before[1])
+    del model
+print(memory("VmHWM") - before[0])
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is asked of Linux")
+def test_a_folder_is_not_held_twice(tmp_path: Any) -> None:
+    """A GPT-2, whose matrices are laid out anew, takes the memory of its weights and a shard; views take none."""
+    theirs = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=256, n_positions=64, n_embd=512, n_layer=6, n_head=4))
+    theirs.save_pretrained(tmp_path, max_shard_size="10MB")
+    weights, shard, other = sum(weight.nbytes for weight in theirs.parameters()) / 2**20, 10, 20
+    run = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True)
+    of_views, of_copies, peak = map(float, run.stdout.split())
+    assert of_views < other
+    assert of_copies < 1.1 * weights + other
+    assert peak < 1.1 * weights + shard + other
 
 
 @pytest.mark.parametrize(

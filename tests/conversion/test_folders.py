@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Whole checkpoints, and the command that converts them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +55,6 @@ def test_there_and_back(source: Path, tmp_path: Path, capsys: Any) -> None:
     assert all(torch.equal(tensor, returned.state_dict()[name]) for name, tensor in theirs.state_dict().items())
     assert hf.AutoTokenizer.from_pretrained(back)(TEXT)["input_ids"] == [3, 4, 5]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "ours"]
-
-
-def test_a_checkpoint_of_sentence_transformers_stays_one(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    hf.BertModel(hf.BertConfig(**STANDARD)).save_pretrained(source)
-    modules = [{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}]
-    (source / "modules.json").write_text(json.dumps(modules))
-    (source / "1_Pooling").mkdir()
-    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert main(["convert", str(source), str(target)]) == 0
-    for name in ("modules.json", "1_Pooling/config.json"):
-        assert (target / name).read_text() == (source / name).read_text()
-    assert type(hf.AutoModel.from_pretrained(target)) is hf_tx.TxEncoderModel
 
 
 def test_changes_and_dtype(source: Path, tmp_path: Path) -> None:

@@ -1,0 +1,177 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Where weights come from: a model in memory, or files, of which nothing is read before its turn."""
+
+import copy as copies
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import GenerationConfig
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, find_adapter_config_file
+from transformers.utils.hub import get_checkpoint_shard_files
+
+
+@dataclass
+class Source:
+    """What is converted.
+
+    Attributes:
+        config: their config.
+        cls: their class.
+        state: their tensors by name, as in the state dict of the class: tensors, or [`StoredTensor`]s.
+        tied: whether the output layer has the weight of the embeddings; None where there is none.
+        dtype: of the weights.
+        backend: the attention that the model has in memory.
+        device: where it is.
+        training: its mode.
+        generation_config: its own.
+    """
+
+    config: Any
+    cls: type[Any]
+    state: dict[str, Any]
+    tied: bool | None
+    dtype: Any
+    backend: str | None = None
+    device: torch.device | None = None
+    training: bool = False
+    generation_config: GenerationConfig | None = None
+
+
+def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) -> Source:
+    """Return a model as a source.
+
+    Args:
+        model: the model.
+        loaded: it comes from a folder or the Hub, which say nothing of a backend.
+        missing: what its checkpoint does not hold, and what was drawn at random therefore.
+
+    Raises:
+        ValueError: it has no weights.
+    """
+    state = {name: tensor for name, tensor in model.state_dict().items() if name not in missing}
+    if any(tensor.is_meta for tensor in state.values()):
+        raise ValueError("source has no weights: it is on the meta device, or offloaded.")
+    output = model.get_output_embeddings()
+    reader = model.get_decoder() if model.config.is_encoder_decoder else model
+    return Source(
+        config=model.config,
+        cls=type(model),
+        state=state,
+        tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
+        dtype=model.dtype,
+        backend=None if loaded else model.config._attn_implementation,
+        device=None if model.device.type == "cpu" else model.device,
+        training=model.training,
+        generation_config=copies.deepcopy(getattr(model, "generation_config", None)),
+    )
+
+
+def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: dict[str, Any]) -> Source | None:
+    """Return the files of a checkpoint as a source, or None if it takes the library to read them.
+
+    Args:
+        name: a folder, or a name on the Hub.
+        config: their config.
+        cls: their class.
+        output: their name of the weight of the output layer, if there is one.
+        hub: where on the Hub, as keywords.
+    """
+    if config.dtype is None or getattr(config, "transformers_weights", None) is not None:
+        return None
+    if find_adapter_config_file(name, **hub) is not None:
+        return None
+    files = _find(name, hub)
+    if files is None:
+        return None
+    state = {}
+    for file in files:
+        mapped = safe_open(file, framework="pt", backend="mmap")
+        read = safe_open(file, framework="pt", backend="pread")
+        state |= {key: StoredTensor(mapped, read, key) for key in mapped.keys()}  # noqa: SIM118
+    ties = dict(cls._tied_weights_keys or {}) if config.tie_word_embeddings else {}
+    for one, other in ties.items():
+        if one in state and other in state and torch.equal(state[one][...], state[other][...]):
+            del state[one]  # as the library does: what is equal is tied, and else the config errs
+        if one in state or other in state:  # most files hold a weight once that has two names
+            state.setdefault(one, state.get(other))
+            state.setdefault(other, state[one])
+    return Source(
+        config=config,
+        cls=cls,
+        state=state,
+        tied=None if output is None else output in ties and state.get(output) is state.get(ties[output]),
+        dtype=config.dtype,
+        generation_config=_generation_config(name, hub) if cls.can_generate() else None,
+    )
+
+
+class StoredTensor:
+    """A tensor in a file; `[...]` is a view of the file, as the library's loading asks for it.
+
+    Args:
+        mapped: the file, mapped into memory.
+        read: the file, read into memory.
+        name: of the tensor.
+    """
+
+    def __init__(self, mapped: Any, read: Any, name: str) -> None:
+        self.mapped, self.file, self.name = mapped, read, name
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self.mapped.get_slice(self.name)[index]
+
+    def read(self) -> torch.Tensor:
+        """Return it in memory of its own: the pages of a mapped file would stay beside what is made of them."""
+        return self.file.get_tensor(self.name)
+
+
+class Parts:
+    """Our tensors that one of theirs holds: made when the first is asked for, each handed out once.
+
+    Args:
+        make: makes them all.
+    """
+
+    def __init__(self, make: Callable[[], list[torch.Tensor]]) -> None:
+        self._make: Callable[[], list[torch.Tensor]] | None = make
+        self._made: dict[int, torch.Tensor] = {}
+        self._lock = threading.Lock()  # the library loads in several threads
+
+    def take(self, index: int) -> torch.Tensor:
+        """Hand out one of them."""
+        with self._lock:
+            if self._make is not None:
+                self._made = dict(enumerate(self._make()))
+                self._make = None  # with it goes their tensor
+            return self._made.pop(index)
+
+
+class Part:
+    """One of ours, with the only operation by which the library's loading asks for a tensor."""
+
+    def __init__(self, parts: Parts, index: int) -> None:
+        self.parts, self.index = parts, index
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self.parts.take(self.index)[index]
+
+
+def _find(name: str, hub: dict[str, Any]) -> list[str] | None:
+    """Return the files of weights, or None if there are none in safetensors."""
+    found = cached_file(name, SAFE_WEIGHTS_NAME, **hub, _raise_exceptions_for_missing_entries=False)
+    if found is not None:
+        return [found]
+    index = cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **hub, _raise_exceptions_for_missing_entries=False)
+    return None if index is None else get_checkpoint_shard_files(name, index, **hub)[0]
+
+
+def _generation_config(name: str, hub: dict[str, Any]) -> GenerationConfig:
+    try:
+        return GenerationConfig.from_pretrained(name, **hub)
+    except OSError:  # as the library does: config.json of old checkpoints says it
+        return GenerationConfig.from_pretrained(name, "config.json", _from_model_config=True, **hub)
