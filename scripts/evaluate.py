@@ -57,7 +57,9 @@ class Arguments:
     stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
     batch_size: int = field(default=8, metadata={"help": "Windows or texts that go through a model together."})
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
-    dtype: str = field(default="auto", metadata={"help": "Floating-point type of the weights. Default: as saved."})
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
+        default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
+    )
     trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
     output: str | None = field(default=None, metadata={"help": "JSON file to write the results to."})
     overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
@@ -76,6 +78,8 @@ def read_data(arguments: Arguments) -> list[Any]:
     if not arguments.dataset:
         if len(columns) > 1:
             raise ValueError(f"--task {arguments.task} needs the columns {' and '.join(columns)}: give a --dataset")
+        if arguments.split or arguments.dataset_config:
+            raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
         return read_documents(arguments.text)
     split = arguments.split or ("train" if Path(arguments.dataset).is_file() else "test")
     rows = iter_rows(arguments.dataset, columns=columns, config=arguments.dataset_config, split=split)
@@ -94,6 +98,8 @@ def check(arguments: Arguments) -> None:
             raise ValueError(f"--output {arguments.output}: must be a file in a folder that exists")
         if output.exists() and not arguments.overwrite:
             raise ValueError(f"--output {arguments.output}: exists; name another file, or give --overwrite")
+    if arguments.stride is not None and arguments.task != "causal-lm":
+        raise ValueError(f"--stride {arguments.stride}: only windows of a causal-lm move on by a stride; leave it out")
     if len(set(arguments.model)) < len(arguments.model):
         raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
     for name in arguments.model:

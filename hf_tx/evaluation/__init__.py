@@ -8,7 +8,6 @@ from .results import TextResult, rank
 from .scores import Score
 from .task_metrics import (
     classification_metrics,
-    libraries,
     question_answering_metrics,
     seq2seq_metrics,
     token_classification_metrics,
@@ -24,7 +23,6 @@ __all__ = [
     "classification_metrics",
     "evaluate_classifier",
     "evaluate_texts",
-    "libraries",
     "load_metric",
     "load_model",
     "masked_windows",

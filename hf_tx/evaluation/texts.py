@@ -73,10 +73,8 @@ def evaluate_texts(
         kind = "an encoder-decoder" if model.config.is_encoder_decoder else "no encoder-decoder"
         raise ValueError(f"task = {task!r}: {type(model).__name__} is {kind}")
     settings = _settings(model, tokenizer, task, context_length, stride)
-    encoded = [
-        _encode(tokenizer, text, number, settings["context_length"])
-        for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm"))
-    ]
+    texts = list(_checked(texts, pairs=task == "seq2seq-lm"))
+    encoded = [_encode(tokenizer, text, number, settings["context_length"]) for number, text in enumerate(texts)]
     if not any(text.token_ids for text in encoded):
         raise ValueError(f"there is nothing to score: {len(encoded)} texts have no token")
     _check_vocabulary(model, encoded)

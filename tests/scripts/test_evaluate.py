@@ -154,6 +154,8 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--strid", "4"], "unknown argument --strid: did you mean --stride?"),
         ([*OTHER, "--task", "lm"], "invalid choice: 'lm'"),
         ([*OTHER, "--stride", "64"], "stride = 64: must be at least 1 and at most context_length - 1 = 63"),
+        ([*CLASSES, "--dataset", "names.csv", "--stride", "4"], "--stride 4: only windows of a causal-lm move on"),
+        ([*OTHER, "--split", "test"], "--split and --dataset-config are those of a --dataset"),
         ([*OTHER, "--batch-size", "0"], "batch_size = 0: must be at least 1"),
         ([*OTHER, "--output", "missing/found.json"], "must be a file in a folder that exists"),
         ([*OTHER, "--output", "text.txt"], "--output text.txt: exists; name another file, or give --overwrite"),

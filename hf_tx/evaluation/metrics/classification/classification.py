@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from hf_tx.evaluation import classification_metrics, libraries
+from hf_tx.evaluation.task_metrics import classification_metrics, libraries
 
 _INPUTS = """
 Args:

@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from hf_tx.evaluation import libraries, seq2seq_metrics
+from hf_tx.evaluation.task_metrics import libraries, seq2seq_metrics
 
 _INPUTS = """
 Args:

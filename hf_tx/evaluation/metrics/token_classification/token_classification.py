@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from hf_tx.evaluation import libraries, token_classification_metrics
+from hf_tx.evaluation.task_metrics import libraries, token_classification_metrics
 
 _INPUTS = """
 Args:
