@@ -270,7 +270,7 @@ def _output(head: Head) -> str | None:
     return next(names, None)
 
 
-def _translate(found: Source) -> tuple[TxPreTrainedModel, Plan, dict[str, str], str | None]:
+def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
     """Return a model of ours without weights, whose weights are whose, what is dropped and why, and what does not
     fit."""
     family = family_of(found.config).for_class(found.cls.__name__)

@@ -88,7 +88,7 @@ def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: di
     files = _find(name, hub)
     if files is None:
         return None
-    state = {}
+    state: dict[str, Any] = {}
     for file in files:
         mapped = safe_open(file, framework="pt", backend="mmap")
         read = safe_open(file, framework="pt", backend="pread")

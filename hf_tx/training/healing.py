@@ -24,6 +24,7 @@ from ..models.heads import LanguageModelHead
 from ..models.version import __version__
 from .corpus import encode_documents, read_documents, split_documents
 from .distillation import DistillationTrainer, logits_loss, transfer_errors, transfer_loss
+from .epochs import SetEpoch
 from .interruption import StopOnInterrupt
 from .recipes import RECIPES, Recipe
 from .saving import check_checkpoint_folder, save_checkpoint
@@ -212,7 +213,7 @@ class Healing:
 
     def _try(self) -> list[int]:
         rows = self._rows[: self.settings.batch_size]
-        batch = {name: value.to(self.model.device) for name, value in self.recipe.collator()(rows).items()}
+        batch = {name: value.to(self.model.device) for name, value in self.recipe.objective(rows).items()}
         changed: list[int] = []
         if self.settings.transfer_steps:
             with torch.no_grad():
@@ -319,8 +320,8 @@ class Healing:
                 teacher=self.original,
                 objective=objective,
                 train_dataset=self._rows,
-                data_collator=self.recipe.collator(),
-                callbacks=[stop],
+                data_collator=self.recipe.objective,
+                callbacks=[stop, SetEpoch(self.recipe.objective)],
             )
             trainer.train()
         return trainer.state

@@ -75,7 +75,7 @@ def test_recurrent_encoders_are_refused(mixer: str) -> None:
     assert decoder.config.mixers == ["full", "full"]
 
 
-@pytest.mark.parametrize("name", [name for name, peer in ENCODERS.items() if peer.settings is None])
+@pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_that_can_be_converted_starts_a_decoder(name: str, tmp_path: Any) -> None:
     theirs = build_theirs(ENCODERS[name])
     untied = dict(tie_word_embeddings=False) if "electra" in name else None
