@@ -24,11 +24,10 @@ from typing import Any, Literal
 import torch
 import transformers
 from accelerate import PartialState
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
 import hf_tx
-from hf_tx.cli.arguments import parse_options
+from hf_tx.cli.arguments import parse_options, run_script
 from hf_tx.evaluation import TextResult, evaluate_classifier, evaluate_texts, load_model, rank
 from hf_tx.tokenization import iter_rows
 from hf_tx.training import read_documents
@@ -212,15 +211,8 @@ def run(arguments: Arguments) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 2 for what the user can mend."""
-    try:
-        run(parse_options(Arguments, argv, __doc__.partition("\n\n")[0]))
-    except (ValueError, OSError, ImportError, StrictDataclassError) as error:
-        print(f"evaluate.py: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("evaluate.py: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    description = __doc__.partition("\n\n")[0]
+    return run_script("evaluate.py", lambda argv: run(parse_options(Arguments, argv, description)), argv)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from ..models.configuration_decoder import TxDecoderConfig
 from ..models.mixers import MIXERS
 from ..models.modeling_decoder import TxDecoderForCausalLM, TxDecoderModel
 from ..models.positions import alibi_slopes
+from .plots import import_pyplot
 
 #: Sizes of the models of `long` and `attention`.
 WINDOW, VOCABULARY, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 256, 8192, 4, 4, 2, 64, 688
@@ -377,12 +378,7 @@ def plot(rows: list[dict[str, Any]], path: str | Path) -> None:
     Raises:
         ImportError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "hf_tx[plots]"') from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = import_pyplot()
     from matplotlib.ticker import FuncFormatter
 
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")

@@ -3,12 +3,13 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast, overload
 
 import yaml  # type: ignore[import-untyped]
+from huggingface_hub.errors import StrictDataclassError
 from transformers import HfArgumentParser
 
 Options = TypeVar("Options")
@@ -20,19 +21,30 @@ class _Parser(HfArgumentParser):
         raise ValueError(message)
 
 
+@overload
 def parse_options(
     options_class: type[Options], argv: Sequence[str] | None = None, description: str | None = None
-) -> Options:
+) -> Options: ...
+
+
+@overload
+def parse_options(
+    options_class: tuple[type[Any], ...], argv: Sequence[str] | None = None, description: str | None = None
+) -> tuple[Any, ...]: ...
+
+
+def parse_options(options_class: Any, argv: Sequence[str] | None = None, description: str | None = None) -> Any:
     """Parse the options of a script: `--name value`, or the path of one `.yaml`, `.yml` or `.json` file with names and
     values. Both go through the same parser, so that both are checked in the same way.
 
     Args:
-        options_class: a dataclass as `HfArgumentParser` takes it. Lists have `"action": "extend"` in their metadata.
+        options_class: a dataclass as `HfArgumentParser` takes it, or several. Lists have `"action": "extend"` in their
+            metadata.
         argv: the arguments, without the name of the program. Default: those of the process.
         description: what the script does, for `--help`.
 
     Returns:
-        An object of the class.
+        An object of the class, or of each.
 
     Raises:
         ValueError: an option that is missing, unknown or of another type; a file that holds no options.
@@ -49,8 +61,21 @@ def parse_options(
         if name.startswith("--") and name not in parser._option_string_actions:
             close = get_close_matches(name, list(parser._option_string_actions), 1)
             raise ValueError(f"unknown argument {name}" + (f": did you mean {close[0]}?" if close else ""))
-    (options,) = parser.parse_args_into_dataclasses(argv, look_for_args_file=False)
-    return options
+    found = parser.parse_args_into_dataclasses(argv, look_for_args_file=False)
+    return tuple(found) if isinstance(options_class, tuple) else found[0]
+
+
+def run_script(name: str, run: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
+    """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C."""
+    try:
+        run(argv)
+    except (ValueError, StrictDataclassError, OSError, ImportError) as error:
+        print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
+    return 0
 
 
 def _options_of_file(path: Path) -> Iterator[str]:

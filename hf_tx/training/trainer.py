@@ -11,8 +11,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+
+from ..objectives import Objective
+from .epochs import SetEpoch
 
 #: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
 UNFINISHED = "_unfinished"
@@ -34,6 +37,31 @@ class _Safe(Trainer):
     """What both trainers add."""
 
     _stages = False
+
+    def __init__(self, model: Any = None, *arguments: Any, **keywords: Any) -> None:
+        self._caches = getattr(getattr(model, "config", None), "use_cache", None)
+        super().__init__(model, *arguments, **keywords)
+        if isinstance(self.data_collator, Objective):
+            self.add_callback(SetEpoch(self.data_collator))
+
+    def check_first_batch(self) -> None:
+        """Compute the loss of one row, so that what does not fit shows before the training.
+
+        Raises:
+            ValueError: the tokens are not the model's, or the model refuses.
+        """
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            return  # the model is not whole before the training begins
+        rows: Any = self.train_dataset
+        row = next(iter(rows))
+        batch = self._prepare_inputs(self.data_collator([row]))
+        with torch.random.fork_rng(), torch.no_grad():
+            try:
+                self.model.train()(**batch)  # type: ignore[union-attr]
+            except IndexError as error:
+                raise ValueError(
+                    f"the rows hold a number that the model has no entry for ({error}): is the tokenizer the model's?"
+                ) from error
 
     # ------------------------------------------------------------------------------------------------------- optimizer
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
@@ -72,6 +100,40 @@ class _Safe(Trainer):
             for code in Path(checkpoint_folder).glob("*.py"):
                 shutil.copy(code, str(self.args.output_dir))
         super()._push_from_checkpoint(checkpoint_folder)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Save as the library does, but with caches on again if they were: the Trainer turns them off to train."""
+        config = getattr(self.model, "config", None)
+        if config is None or self._caches is None:
+            super()._save(output_dir, state_dict)
+            return
+        turned, config.use_cache = config.use_cache, self._caches
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            config.use_cache = turned
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model as the library does; each file appears whole, the weights last. The options of the run, which
+        the library pickles, stay in the checkpoints."""
+        final = Path(str(output_dir or self.args.output_dir))
+        staged = final / UNFINISHED
+        if _internal_call:
+            super().save_model(output_dir, _internal_call=True)
+            return
+        if self.args.should_save:
+            shutil.rmtree(staged, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        super().save_model(str(staged), _internal_call=True)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            (staged / TRAINING_ARGS_NAME).unlink()
+            for path in sorted(staged.iterdir(), key=lambda path: (path.suffix == ".safetensors", path.name)):
+                path.replace(final / path.name)
+            staged.rmdir()
+        self.accelerator.wait_for_everyone()
+        if self.args.push_to_hub:
+            self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Save as the library does, beside the checkpoints, and move the folder to them when it is whole."""
@@ -115,7 +177,9 @@ class TxTrainer(_Safe):
 
     - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
     - a stop at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
-    - weight decay of matrices only.
+    - weight decay of matrices only;
+    - the epoch told to a data collator that is an [`Objective`];
+    - `use_cache` saved as it was, not as the Trainer turns it to train.
 
     The arguments are those of [`Trainer`].
     """

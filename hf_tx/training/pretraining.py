@@ -1,0 +1,258 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""From raw text to a pre-trained model with its tokenizer, its measures and its card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from accelerate import PartialState
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
+
+from ..evaluation import UnigramModel, evaluate_texts
+from ..hub import Result
+from ..objectives import OBJECTIVES, Objective
+from ..objectives.objective import encode_texts
+from ..tokenization import train_tokenizer
+from .data import check_columns, load_splits
+from .recipes import RECIPES
+from .runs import Run, RunArguments, json_option
+from .trainer import TxTrainer
+
+_DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
+_TASKS = {"decoder": "text-generation", "encoder": "fill-mask", "encoder-decoder": "text2text-generation"}
+
+
+@dataclass
+class PretrainingArguments(RunArguments):
+    """What is trained on what. The options of training itself are those of the Trainer."""
+
+    family: Literal["decoder", "encoder", "encoder-decoder"] = field(
+        default="decoder", metadata={"help": "The kind of model."}
+    )
+    objective: str | None = field(
+        default=None,
+        metadata={"help": f"What it learns: {', '.join(OBJECTIVES)}. Default: causal-lm, masked-lm, span-corruption."},
+    )
+    objective_options: str = field(
+        default="{}", metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "A tokenizer: a folder, or a name on the Hub. Default: trained on the text."}
+    )
+    vocab_size: int = field(default=4096, metadata={"help": "The most tokens of a tokenizer that is trained."})
+    context_length: int = field(default=256, metadata={"help": "The most tokens that the model sees at a time."})
+    mixers: str = field(default="full", metadata={"help": "The mixer of each layer, such as 'sliding*3,full'."})
+    encoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's encoder."})
+    decoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's decoder."})
+    hidden_size: int = field(default=256, metadata={"help": "Features of a position."})
+    num_hidden_layers: int = field(default=4, metadata={"help": "Layers of the model, or of each of its stacks."})
+    num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
+    config_changes: str = field(
+        default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 64}'."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.objective = self.objective or _DEFAULT_OBJECTIVE[self.family]
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"--objective {self.objective}: must be one of {', '.join(OBJECTIVES)}.")
+        if self.family not in OBJECTIVES[self.objective].families:
+            fits = [name for name, kind in OBJECTIVES.items() if self.family in kind.families]
+            raise ValueError(
+                f"--objective {self.objective}: is not for --family {self.family}, which learns {', '.join(fits)}."
+            )
+        if self.family != "encoder-decoder" and (self.encoder_mixers or self.decoder_mixers):
+            raise ValueError(
+                f"--encoder-mixers, --decoder-mixers: --family {self.family} has one stack; use --mixers."
+            )
+        self.output = self.output or f"runs/{self.family}-{self.objective}"
+
+
+@dataclass
+class PretrainingOptions(TrainingArguments):
+    """The options of the Trainer, with defaults for small models that begin with nothing."""
+
+    max_steps: int = field(default=600, metadata={"help": "Steps of training."})
+    per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows in a step, by device."})
+    learning_rate: float = field(default=1e-3, metadata={"help": "The highest learning rate."})
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "How the learning rate falls."})  # type: ignore
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or a share of them, in which it rises."})
+    weight_decay: float = field(default=0.1, metadata={"help": "Decay of the matrices."})
+    adam_beta2: float = field(default=0.95, metadata={"help": "Beta 2 of Adam."})
+    logging_steps: float = field(default=0.05, metadata={"help": "Steps between two entries of the log."})
+    eval_strategy: str = field(default="steps", metadata={"help": "When to measure the held-out loss."})  # type: ignore
+    eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
+    save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
+    report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "The objective takes what it needs."})
+    dataloader_pin_memory: bool = field(
+        default_factory=torch.cuda.is_available, metadata={"help": "Whether batches are pinned in memory."}
+    )
+
+
+def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
+    """Do all that can go wrong before the first step: load the data, train or load the tokenizer, build model and
+    trainer, try one batch, and find the repository if the model is to be pushed.
+
+    Raises:
+        ValueError, OSError, ImportError: an option or the data does not serve.
+    """
+    arguments.prepare_output(options)
+    kind = OBJECTIVES[str(arguments.objective)]
+    config_fields = _fields(arguments)
+    objective_options = json_option(arguments, "objective_options")
+    with options.main_process_first(desc="the data"):
+        train, held_out = load_splits(arguments, options.seed)
+    columns = arguments.columns or list(kind.columns)
+    for split in (train, held_out):
+        check_columns(split, columns)
+    tokenizer = _tokenizer(arguments, options, train, columns, kind.needs)
+    set_seed(options.seed)
+    try:
+        objective = kind(tokenizer, arguments.context_length, seed=options.seed, **objective_options)
+    except TypeError as error:
+        raise ValueError(f"--objective-options {arguments.objective_options}: {error}.") from error
+    recipe = RECIPES[arguments.family]
+    tokens = recipe(tokenizer, arguments.context_length).token_fields()
+    model = kind.auto_class.from_config(
+        recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
+    )
+    with options.main_process_first(desc="the rows"):
+        rows = objective.prepare(train, columns)
+        measured = objective.prepare(held_out, columns, fixed=True)
+    trainer = TxTrainer(
+        objective.trainable(model),
+        options,
+        train_dataset=rows,
+        eval_dataset=measured,
+        data_collator=objective,
+        processing_class=tokenizer,
+    )
+    trainer.check_first_batch()
+    arguments.prepare_push(options)
+    texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
+    return Pretraining(arguments, trainer, tokenizer, objective, texts)
+
+
+class Pretraining(Run):
+    """A pre-training that is ready to begin; `run()` does the rest. See [`Run`]."""
+
+    arguments: PretrainingArguments
+
+    def __init__(
+        self,
+        arguments: PretrainingArguments,
+        trainer: TxTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        objective: Objective,
+        texts: list[list[str]] | None,
+    ) -> None:
+        super().__init__(arguments, trainer, tokenizer)
+        self.objective, self.texts = objective, texts
+
+    @property
+    def task(self) -> str:
+        """The Hub's name of what the model does."""
+        return "sentence-similarity" if self.objective.name == "contrastive" else _TASKS[self.arguments.family]
+
+    @property
+    def summary(self) -> str:
+        """The model in a sentence."""
+        arguments = self.arguments
+        size = f"{self.model.num_parameters() / 1e6:.1f} million parameters"
+        return f"A small {arguments.family} with {size}, pre-trained by {arguments.objective} on {self.data_name}."
+
+    def model_facts(self) -> dict[str, Any]:
+        """What a card says of the model."""
+        config = self.model.config
+        stacks = (
+            dict(zip(("encoder", "decoder"), config.stacks, strict=True))
+            if config.is_encoder_decoder
+            else {"": config}
+        )
+        facts: dict[str, Any] = {"class": type(self.model).__name__, "parameters": self.model.num_parameters()}
+        for name, stack in stacks.items():
+            facts |= {
+                f"{name} layers".strip(): stack.num_hidden_layers,
+                f"{name} mixers".strip(): ", ".join(stack.mixers),
+                f"{name} hidden size".strip(): stack.hidden_size,
+            }
+        return facts | {"vocabulary": len(self.tokenizer), "context": self.arguments.context_length}
+
+    def training_facts(self) -> dict[str, Any]:
+        """What a card says of the training, beside what all do."""
+        return {"objective": self.arguments.objective, "tokens of a row": self.arguments.context_length}
+
+    def measure(self) -> list[Result]:
+        """Measure the held-out data: the loss of the objective, and where the next token is predicted, bits per byte
+        and perplexity beside those of a unigram model."""
+        loss = self.trainer.evaluate()["eval_loss"]
+        found = [self.result("loss", loss)]
+        if self.objective.name != "causal-lm" or self.texts is None:
+            return found
+        train, held_out = self.texts
+        measured = evaluate_texts(
+            self.model,
+            self.tokenizer,
+            held_out,
+            task="causal-lm",
+            context_length=self.arguments.context_length,
+            description="scoring the held-out text",
+            state=PartialState(),
+        )
+        unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
+        scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, held_out)]
+        baseline = sum(scores[1:], start=scores[0])
+        return [
+            *found,
+            self.result(
+                "bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes), "unigram model"
+            ),
+            self.result("perplexity", measured.perplexity, baseline.perplexity, "unigram model"),
+        ]
+
+
+def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
+    names = ["mixers", "hidden_size", "num_hidden_layers", "num_attention_heads"]
+    names += ["encoder_mixers", "decoder_mixers"] if arguments.family == "encoder-decoder" else []
+    fields = {name: getattr(arguments, name) for name in names}
+    fields["max_position_embeddings"] = arguments.context_length
+    # Three matrices of a gated layer have as many weights then as the usual two of 4 * hidden_size.
+    fields["intermediate_size"] = max(16, round(arguments.hidden_size / 6) * 16)
+    fields |= json_option(arguments, "config_changes")
+    # Without weights: what is wrong with the model shows before a long text is read.
+    kind = OBJECTIVES[str(arguments.objective)]
+    with torch.device("meta"):
+        config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
+        kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation)
+    return fields
+
+
+def _tokenizer(
+    arguments: PretrainingArguments,
+    options: TrainingArguments,
+    train: Any,
+    columns: Sequence[str],
+    needs: Sequence[str],
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
+    all."""
+    if arguments.tokenizer is not None:
+        return AutoTokenizer.from_pretrained(arguments.tokenizer)
+    folder = arguments.scratch / "tokenizer"
+    with options.main_process_first(desc="the tokenizer"):
+        if not (folder / "tokenizer.json").is_file():
+            trained = train_tokenizer(
+                (text for column in columns for text in train[column]),
+                vocab_size=arguments.vocab_size,
+                family=arguments.family,
+                model_max_length=arguments.context_length,
+                extra_ids=100 if arguments.objective == "span-corruption" else 0,
+                show_progress=options.should_log and not options.disable_tqdm,
+            )
+            missing = [role for role in needs if getattr(trained, role) is None]
+            trained.add_special_tokens({role: f"<{role.removesuffix('_token')}>" for role in missing})
+            trained.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)

@@ -1,0 +1,236 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What the trainings of the scripts have in common: where they save, how they end, and what they leave behind."""
+
+import json
+import shlex
+import shutil
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi
+from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from ..analysis.plots import plot_losses
+from ..hub import DataRecord, Result, RunRecord, push_folder, write_card
+from .data import DataArguments
+from .interruption import StopOnInterrupt
+from .trainer import UNFINISHED, TxTrainer
+
+_LIMITS = [
+    "It is a small model, trained for a short time: it knows few facts, and what it writes is not to be relied on.",
+    "It has learnt from the data named below, with whatever is biased, dated or wrong in it.",
+]
+
+
+@dataclass
+class RunArguments(DataArguments):
+    """Where a run saves, and what its card says. See [`DataArguments`]."""
+
+    output: str = field(default="", metadata={"help": "Folder to save to. Default: one in runs/."})
+    resume: bool = field(default=False, metadata={"help": "Go on from the last checkpoint in the output folder."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
+    title: str | None = field(default=None, metadata={"help": "Name of the model in its card. Default: the folder's."})
+    data_name: str | None = field(default=None, metadata={"help": "Name of the data in the card."})
+    data_license: str = field(default="not stated", metadata={"help": "Licence of the data, for the card."})
+    data_source: str = field(default="", metadata={"help": "Where the data comes from, for the card."})
+    license: str = field(default="apache-2.0", metadata={"help": "Licence of the weights, for the card."})
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for what is needed during the run."""
+        return Path(self.output, UNFINISHED + "_run")
+
+    def prepare_output(self, options: TrainingArguments) -> None:
+        """Point the Trainer to the output folder, and find the checkpoint to go on from.
+
+        Raises:
+            FileExistsError: the folder holds something, and the run is not to go on from it.
+            FileNotFoundError: it is to go on, and there is no checkpoint.
+        """
+        options.output_dir = self.output
+        folder = Path(self.output)
+        if folder.exists() and not folder.is_dir():
+            raise FileExistsError(f"--output {self.output}: is a file, not a folder.")
+        if self.resume:
+            last = get_last_checkpoint(self.output) if folder.is_dir() else None
+            if last is None:
+                raise FileNotFoundError(f"--resume: there is no checkpoint in {self.output}.")
+            options.resume_from_checkpoint = last
+        elif options.should_save and folder.is_dir() and any(folder.iterdir()):
+            raise FileExistsError(
+                f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint (--resume)."
+            )
+        with options.main_process_first(desc="the folder"):
+            self.scratch.mkdir(parents=True, exist_ok=True)
+
+    def prepare_push(self, options: TrainingArguments) -> None:
+        """Make the repository on the Hub, so that a wrong token shows before the training. What is pushed is the
+        result, once it is whole and has been checked; not what is on the way."""
+        self.repository = None
+        if options.push_to_hub:
+            name = options.hub_model_id or Path(self.output).resolve().name
+            self.repository = name
+            options.push_to_hub = False
+            if options.should_save:
+                HfApi(token=options.hub_token).create_repo(name, private=options.hub_private_repo, exist_ok=True)
+
+
+def json_option(arguments: Any, name: str) -> dict[str, Any]:
+    """Return an option that is a JSON object.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{option} {text}: is no JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{option} {text}: must be an object, {{name: value}}.")
+    return found
+
+
+class Run(ABC):
+    """A training that is ready to begin: all that can go wrong before the first step has gone right.
+
+    Args:
+        arguments: where it saves, and what its card says.
+        trainer: holds the model, the data and the options.
+        tokenizer: of the model.
+    """
+
+    def __init__(self, arguments: RunArguments, trainer: TxTrainer, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.arguments, self.trainer, self.tokenizer = arguments, trainer, tokenizer
+        #: The model, whatever the Trainer wraps it in.
+        self.model: Any = (
+            getattr(trainer.model, "model", None) if not hasattr(trainer.model, "config") else trainer.model
+        )
+
+    # ---------------------------------------------------------------------------------------------- what a run says
+    @property
+    @abstractmethod
+    def task(self) -> str:
+        """The Hub's name of what the model does."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """The model in a sentence."""
+
+    @abstractmethod
+    def model_facts(self) -> dict[str, Any]:
+        """What a card says of the model."""
+
+    @abstractmethod
+    def training_facts(self) -> dict[str, Any]:
+        """What a card says of the training, beside what all do."""
+
+    @abstractmethod
+    def measure(self) -> list[Result]:
+        """Measure the trained model; called on all processes."""
+
+    @property
+    def data_name(self) -> str:
+        """The data in a word."""
+        arguments = self.arguments
+        return arguments.data_name or " ".join(Path(name).name for name in arguments.text or arguments.dataset)
+
+    def result(
+        self, metric: str, value: float, baseline: float | None = None, baseline_name: str = "", command: str = ""
+    ) -> Result:
+        """Return a number that was measured on the held-out data."""
+        return Result(metric, float(value), self.data_name, "held-out", command, baseline, baseline_name)
+
+    # ------------------------------------------------------------------------------------------------------ the work
+    def run(self, command: str) -> RunRecord:
+        """Train, measure, save, write the card, and push if that is asked for.
+
+        Ctrl-C ends training after the current step, and what was learnt is measured and saved.
+
+        Args:
+            command: what runs this again, for the card.
+
+        Returns:
+            What a card says.
+
+        Raises:
+            ValueError: what was saved is not what a repository must hold; nothing is pushed then.
+            OSError: the folder cannot be written any more.
+        """
+        trainer, folder = self.trainer, Path(self.arguments.output)
+        started, stop = time.monotonic(), StopOnInterrupt()
+        trainer.add_callback(stop)
+        with stop:
+            trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
+        seconds = time.monotonic() - started
+        results = self.measure()
+        trainer.save_model(self.arguments.output)
+        record = self._record(command, seconds, results)
+        if trainer.args.should_save:
+            plot_losses(trainer.state.log_history, folder / "loss.png")
+            write_card(folder, record)
+            shutil.rmtree(self.arguments.scratch, ignore_errors=True)
+            if self.arguments.repository is not None:
+                push_folder(folder, self.arguments.repository, token=trainer.args.hub_token)
+            print(self._table(record), flush=True)
+        return record
+
+    def _record(self, command: str, seconds: float, results: list[Result]) -> RunRecord:
+        arguments, trainer = self.arguments, self.trainer
+        options = trainer.args
+        rows: Any = trainer.train_dataset
+        size = f"{len(rows):,} rows" if hasattr(rows, "__len__") else "a stream"
+        training = {
+            **self.training_facts(),
+            "steps": trainer.state.global_step,
+            "rows of a step": trainer.get_total_train_batch_size(options),
+            "learning rate": options.learning_rate,
+            "schedule": str(getattr(options.lr_scheduler_type, "value", options.lr_scheduler_type)),
+            "weight decay": options.weight_decay,
+            "precision": "bf16" if options.bf16 else "fp16" if options.fp16 else "fp32",
+            "seed": options.seed,
+            "processes": options.world_size,
+        }
+        return RunRecord(
+            title=arguments.title or Path(arguments.output).resolve().name,
+            summary=self.summary,
+            task=self.task,
+            command=command,
+            model=self.model_facts(),
+            data=[DataRecord(self.data_name, arguments.data_license, arguments.data_source, size)],
+            training=training,
+            results=results,
+            seconds=round(seconds, 1),
+            limits=list(_LIMITS),
+            license=arguments.license,
+            plots={"loss.png": "the losses by step"},
+        )
+
+    def _table(self, record: RunRecord) -> str:
+        width = max(len(result.metric) for result in record.results)
+        lines = [f"\n{record.summary}\n"]
+        for result in record.results:
+            beside = "" if result.baseline is None else f"   {result.baseline:10.4f}  {result.baseline_name}"
+            lines.append(f"{result.metric:{width}}  {result.value:10.4f}{beside}")
+        lines.append(
+            f"\n{self.trainer.state.global_step} steps in {record.seconds:.0f} s; saved to {self.arguments.output}"
+        )
+        return "\n".join(lines)
+
+
+def command_of(script: str, argv: Sequence[str] | None) -> str:
+    """Return what runs a script again, for its card; the token of the Hub is left out."""
+    given, shown, hidden = list(sys.argv[1:] if argv is None else argv), [], False
+    for part in given:
+        name = part.partition("=")[0].lstrip("-").replace("-", "_")
+        if not hidden and not name.endswith("token"):
+            shown.append(part)
+        hidden = name.endswith("token") and "=" not in part and not hidden
+    return shlex.join(["python", f"scripts/{script}", *shown])
