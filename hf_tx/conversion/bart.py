@@ -159,7 +159,8 @@ BART = Family(
     dropped=UNREAD_EMBEDDINGS,
 )
 
-# The decoders of the classifiers of mBART and PLBART begin with the last token of the text, its language; ours do not.
+_BEGINS = "its decoder begins with the last token of the text it reads, the language, and not with one for all texts"
+
 MBART = Family(
     model_type="mbart",
     kind=ENCODER_DECODER,
@@ -167,6 +168,7 @@ MBART = Family(
     weights=weights,
     heads=heads("MBart"),
     dropped=UNREAD_EMBEDDINGS,
+    refused=dict.fromkeys(("MBartForSequenceClassification", "MBartForQuestionAnswering"), _BEGINS),
 )
 
 PLBART = Family(
@@ -182,6 +184,7 @@ PLBART = Family(
     weights=weights,
     heads=heads("PLBart"),
     dropped=UNREAD_EMBEDDINGS,
+    refused={"PLBartForSequenceClassification": _BEGINS},
 )
 
 FAMILIES = (BART, MBART, PLBART)

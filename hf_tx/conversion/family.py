@@ -62,6 +62,7 @@ class Family:
         heads: the classes.
         dropped: tensors of theirs that have no part here (regular expressions), and why.
         constants: of those, the ones that are computed here: makes of such a tensor what it must be.
+        refused: classes of theirs that are not expressible, and why.
         by_weights: fields of ours that no field of theirs says, but the weights of a model: `tie_word_embeddings`,
             `add_pooling_layer`.
         encoder: of an encoder-decoder, the family of the classes that are its encoder alone.
@@ -74,6 +75,7 @@ class Family:
     heads: tuple[Head, ...]
     dropped: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     by_weights: tuple[str, ...] = ()
     encoder: "Family | None" = None
 
@@ -98,7 +100,8 @@ class Family:
             if name in (head.theirs, head.ours):
                 return head
         known = ", ".join(head.ours if name.startswith("Tx") else head.theirs for head in self.heads)
-        raise NotExpressible("architectures", [name], f"of {self.model_type}, these are: {known}")
+        reason = f"{self.refused[name]}; " if name in self.refused else ""
+        raise NotExpressible("architectures", [name], f"{reason}of {self.model_type}, these are: {known}")
 
     def rules_of(self, head: Head, config: Any) -> list[Rule]:
         """Return the weight table of a class, for one config of ours."""

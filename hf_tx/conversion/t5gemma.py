@@ -40,7 +40,7 @@ FIELDS = (
     always(share_embeddings=False),
     only("its encoder alone is not converted", is_encoder_decoder=True),
     unread("vocab_size", "initializer_range"),  # as the stacks say
-    unread("classifier_dropout_rate"),  # of classes that are refused: what they pool depends on the padding
+    unread("classifier_dropout_rate"),  # of classes that are refused
 )
 
 
@@ -75,5 +75,9 @@ FAMILIES = (
                 (rule("lm_head.out_proj", "lm_head"),),
             ),
         ),
+        refused={
+            "T5GemmaForSequenceClassification": "how much of a text its decoder has read depends on the longest one",
+            "T5GemmaForTokenClassification": "it classifies what a decoder reads",
+        },
     ),
 )

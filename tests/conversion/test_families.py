@@ -242,6 +242,16 @@ def test_families_that_the_blocks_cannot_express(name: str) -> None:
         hf_tx.from_hf(model)
 
 
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.refused])
+def test_classes_that_are_not_expressible(name: str) -> None:
+    for cls, reason in FAMILIES[name].refused.items():
+        model = getattr(hf, cls)(config_of(name))
+        with pytest.raises(NotExpressible) as error:
+            hf_tx.from_hf(model)
+        message = f"not expressible: architectures = ['{cls}']: {reason}; of {name}, these are: "
+        assert str(error.value).startswith(message)
+
+
 def test_other_families_and_classes() -> None:
     with pytest.raises(NotExpressible, match="model_type = 'vit': known families are llama"):
         hf_tx.from_hf(hf.ViTModel(hf.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)))
