@@ -38,4 +38,7 @@ _MODULES = (
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 #: Families that the blocks cannot express, and why.
-REFUSED: dict[str, str] = {}
+REFUSED = {
+    "deberta-v2": "its scores have terms between contents and distances",
+    "mixtral": "its feed-forward layers choose between experts",
+}
