@@ -45,4 +45,6 @@ FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES 
 #: Families that the blocks cannot express, and why.
 REFUSED = {
     "blenderbot-small": "its decoder normalises the embeddings before it adds the positions, its encoder after that",
+    "deberta-v2": "its scores have terms between contents and distances",
+    "mixtral": "its feed-forward layers choose between experts",
 }
