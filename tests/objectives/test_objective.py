@@ -32,8 +32,8 @@ def make_rows(objective: Any, **options: Any) -> list[dict[str, Any]]:
     return list(objective.prepare(dataset(), **options))
 
 
-def unlike(name: str, **options: Any) -> Any:
-    """An objective that makes labels in the collator."""
+def without_labels(name: str, **options: Any) -> Any:
+    """An objective and options with which its rows have no labels yet."""
     return make(name, **({"packed": False} if name == "causal-lm" else {}), **options)
 
 
@@ -143,7 +143,7 @@ def test_labels_that_are_there_are_kept(name):
 
 @pytest.mark.parametrize("name", MAKE_LABELS)
 def test_padding_of_a_row_is_told_by_its_mask(name):
-    objective = unlike(name)
+    objective = without_labels(name)
     tokens = make_rows(objective)[0]["input_ids"]
     padded = {"input_ids": [5, 5, *tokens, 5], "attention_mask": [0, 0, *[1] * len(tokens), 0]}
     # Tensors and arrays are rows as well.
@@ -155,7 +155,7 @@ def test_padding_of_a_row_is_told_by_its_mask(name):
 
 @pytest.mark.parametrize("name", MAKE_LABELS)
 def test_wrong_rows_are_refused(name):
-    objective = unlike(name)
+    objective = without_labels(name)
     good = make_rows(objective)[0]
     long = {"input_ids": list(range(40, 140))}
     for row, message in (
