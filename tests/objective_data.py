@@ -11,12 +11,6 @@ from hf_tx.objectives import OBJECTIVES
 from hf_tx.tokenization import train_tokenizer
 
 _WORDS = ["river", "mill", "miller", "brother", "stone", "water", "under", "quietly", "remember", "forgotten", "bread"]
-#: An own tokenizer for each family of models.
-_SETTINGS: dict[str, dict[str, Any]] = {
-    "decoder": {"algorithm": "bpe"},
-    "encoder": {"algorithm": "wordpiece"},
-    "encoder-decoder": {"algorithm": "unigram", "extra_ids": 30},
-}
 
 
 def make_texts(count: int = 40, seed: int = 0) -> list[str]:
@@ -27,17 +21,20 @@ def make_texts(count: int = 40, seed: int = 0) -> list[str]:
 
 
 @functools.cache
-def _tokenizer(family: str) -> PreTrainedTokenizerBase:
-    tokenizer = train_tokenizer(make_texts(), family=family, vocab_size=320, show_progress=False, **_SETTINGS[family])
-    if family == "encoder-decoder":
+def _tokenizer(family: str, algorithm: str) -> PreTrainedTokenizerBase:
+    extra_ids = 30 if family == "encoder-decoder" else 0
+    tokenizer = train_tokenizer(
+        make_texts(), family=family, algorithm=algorithm, vocab_size=400, extra_ids=extra_ids, show_progress=False
+    )
+    if extra_ids:
         tokenizer.mask_token = "<extra_id_29>"  # for denoising
     return tokenizer
 
 
-def make(name: str, max_length: int = 32, **options: Any) -> Any:
-    """Return an objective with a tokenizer of its family."""
+def make(name: str, max_length: int = 32, *, algorithm: str = "bpe", **options: Any) -> Any:
+    """Return an objective with a tokenizer of its family. BPE gives the same tokenizer in every run."""
     objective = OBJECTIVES[name]
-    return objective(_tokenizer(objective.families[0]), max_length, **options)
+    return objective(_tokenizer(objective.families[0], algorithm), max_length, **options)
 
 
 def real_tokens(row: dict[str, Any], name: str = "input_ids") -> list[int]:

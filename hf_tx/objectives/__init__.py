@@ -6,7 +6,7 @@ from .continuation import Continuation, continuation_pairs
 from .contrastive import Contrastive, InfoNCE, SentenceEmbedder
 from .denoising import Denoising
 from .masked_lm import MaskedLM
-from .objective import Objective
+from .objective import Objective, TokenObjective
 from .packing import pack_documents, pack_for_causal_lm
 from .prefix_lm import PrefixLM
 from .span_corruption import SpanCorruption
@@ -29,6 +29,7 @@ __all__ = [
     "PrefixLM",
     "SentenceEmbedder",
     "SpanCorruption",
+    "TokenObjective",
     "continuation_pairs",
     "pack_documents",
     "pack_for_causal_lm",

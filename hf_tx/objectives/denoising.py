@@ -8,10 +8,13 @@ import numpy as np
 from transformers import AutoModelForSeq2SeqLM
 
 from .batches import Batch, pad_pairs
-from .objective import SourceObjective, frame_of
+from .objective import SourceObjective
 from .packing import cut_documents
+from .texts import frame_of
 
 _SENTENCE_ENDS = (".", "!", "?")
+# With less, hardly a span has a token, and drawing some would take long.
+_SHORTEST_MEAN = 0.1
 
 
 @dataclass(eq=False, kw_only=True)
@@ -46,8 +49,8 @@ class Denoising(SourceObjective):
         for field in ("rotation", "deletion", "infilling"):
             if not 0 <= getattr(self, field) <= 1:
                 raise ValueError(f"{field} = {getattr(self, field)}: must be at least 0 and at most 1.")
-        if self.poisson_lambda <= 0:
-            raise ValueError(f"poisson_lambda = {self.poisson_lambda}: must be above 0.")
+        if self.poisson_lambda < _SHORTEST_MEAN:
+            raise ValueError(f"poisson_lambda = {self.poisson_lambda}: must be at least {_SHORTEST_MEAN}.")
         if not (self.permute_sentences or self.rotation or self.deletion or self.infilling):
             raise ValueError("permute_sentences, rotation, deletion and infilling are all off: nothing is damaged.")
         self._special = np.asarray(self.tokenizer.all_special_ids)
@@ -94,18 +97,12 @@ class Denoising(SourceObjective):
         lengths = _lengths(missing, self.poisson_lambda, rng)
         # Tokens that stay and spans, in a row: all ways to choose which are spans are alike.
         places = len(body) - missing + len(lengths)
-        is_span = np.zeros(places, dtype=bool)
-        is_span[rng.permutation(places)[: len(lengths)]] = True
-        result: list[int] = []
-        spans, start = iter(lengths), 0
-        for hides in is_span:
-            size = next(spans) if hides else 1
-            span = slice(start, start + size)
-            if hides:
-                result.append(self.tokenizer.mask_token_id)
-            result += body[span][special[span] | ~hides].tolist()
-            start += size
-        return np.asarray(result, dtype=np.int64)
+        sizes = np.ones(places, dtype=np.int64)
+        is_span = np.isin(np.arange(places), rng.permutation(places)[: len(lengths)])
+        sizes[is_span] = lengths
+        starts = (np.cumsum(sizes) - sizes)[is_span]
+        kept = ~np.repeat(is_span, sizes) | special
+        return np.insert(body, starts, self.tokenizer.mask_token_id)[np.insert(kept, starts, True)]
 
 
 def _ends_sentence(token: str) -> bool:

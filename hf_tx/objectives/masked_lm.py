@@ -9,8 +9,9 @@ import numpy as np
 from transformers import AutoModelForMaskedLM
 
 from .batches import IGNORE
-from .objective import TokenObjective, encode_words, frame_of
+from .objective import TokenObjective
 from .packing import cut_documents, pack_documents
+from .texts import encode_words, frame_of
 
 Masking = Literal["token", "word", "span"]
 

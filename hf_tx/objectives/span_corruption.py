@@ -9,8 +9,9 @@ import numpy as np
 from transformers import AutoModelForSeq2SeqLM
 
 from .batches import Batch, pad_pairs
-from .objective import SourceObjective, frame_of
+from .objective import SourceObjective
 from .packing import cut_documents
+from .texts import frame_of
 
 
 @dataclass(eq=False, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from ..objectives.objective import encode_texts
+from ..objectives.texts import encode_texts
 from ..tokenization import iter_texts
 
 

@@ -25,8 +25,8 @@ from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
 from ..models.mixers import MIXERS, expand_pattern
-from ..objectives import CausalLM, Continuation, MaskedLM
-from ..objectives.objective import TokenObjective, encode_texts
+from ..objectives import CausalLM, Continuation, MaskedLM, TokenObjective
+from ..objectives.texts import encode_texts
 from .corpus import Document
 
 # Masks of held-out text are the same in every run, whatever its seed.

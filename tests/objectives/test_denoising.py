@@ -113,7 +113,7 @@ def test_deletion_leaves_the_rest_in_order():
 
 
 def test_special_tokens_are_neither_hidden_nor_deleted():
-    objective = make("denoising", infilling=0.8, deletion=0.3)
+    objective = make("denoising", algorithm="unigram", infilling=0.8, deletion=0.3)
     eos, unknown = objective.tokenizer.eos_token_id, objective.tokenizer.unk_token_id
     row = {"input_ids": [40, 41, unknown, 42, 43, eos, 44, 45, 46, eos]}
     for epoch in range(30):
