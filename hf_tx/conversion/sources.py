@@ -57,11 +57,12 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
     if any(tensor.is_meta for tensor in state.values()):
         raise ValueError("source has no weights: it is on the meta device, or offloaded.")
     output = model.get_output_embeddings()
+    reader = model.get_decoder() if model.config.is_encoder_decoder else model
     return Source(
         config=model.config,
         cls=type(model),
         state=state,
-        tied=None if output is None else output.weight is model.get_input_embeddings().weight,
+        tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
         dtype=model.dtype,
         backend=None if loaded else model.config._attn_implementation,
         device=None if model.device.type == "cpu" else model.device,
