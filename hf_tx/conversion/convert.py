@@ -66,8 +66,9 @@ def from_hf(
         token: for the Hub.
         cache_dir: where downloads are kept.
         local_files_only: do not ask the Hub.
-        copy: whether a model in memory keeps its weights for itself. False: both share storage where the layout
-            allows it.
+        copy: whether a model in memory keeps its weights for itself, and whether those of a file that stand in
+            another order there are contiguous here. False: weights are views of the source where its layout allows
+            it, such as transposed matrices, which some trainers (FSDP) refuse.
         output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised, not loaded),
             `unexpected_keys` (of the source, and without a place in the changed model) and `dropped_keys` (of the
             source, with the reason why they have no part in the function).
@@ -266,7 +267,7 @@ def _output(head: Head) -> str | None:
     return next(names, None)
 
 
-def _translate(found: Source) -> tuple[TxPreTrainedModel, Plan, dict[str, str], str | None]:
+def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
     """Return a model of ours without weights, whose weights are whose, what is dropped and why, and what does not
     fit."""
     family = family_of(found.config).for_class(found.cls.__name__)
