@@ -4,9 +4,11 @@
 python scripts/benchmark.py attention --mixers sliding full --backends sdpa banded tiled --output benchmark
 python scripts/benchmark.py alone --length 8192
 python scripts/benchmark.py long --lengths 8192 16384
+python scripts/benchmark.py load my-llama
 
 `attention` measures layers of one mixer, and writes a table, benchmark.json and benchmark.png. `alone` compares the
-attention functions with those of transformers, `long` the training step of a whole model with transformers' Mistral.
+attention functions with those of transformers, `long` the training step of a whole model with transformers' Mistral,
+and `load` how a checkpoint of transformers is loaded by `from_hf` and by its own class.
 """
 
 import argparse
@@ -31,9 +33,11 @@ def parser() -> argparse.ArgumentParser:
     alone.add_argument("--length", type=int, default=8192)
     long = commands.add_parser("long", help="training steps of a whole model, side by side")
     long.add_argument("--lengths", nargs="+", type=int, default=[8192, 16384])
-    for command in (alone, long):
+    load = commands.add_parser("load", help="loading a checkpoint of transformers, side by side")
+    load.add_argument("folder")
+    for command in (alone, long, load):
         command.add_argument("--rounds", type=int, default=5, help="rounds in which the sides alternate")
-    for command in (attention, alone, long):
+    for command in (attention, alone, long, load):
         command.add_argument("--threads", type=int, default=0, help="threads of torch; 0: as torch chooses")
         command.add_argument("--output", help="write OUTPUT.json; `attention` also OUTPUT.png")
     return result
@@ -47,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command == "attention":
             rows = benchmark.run_attention(options.pop("mixers"), options.pop("backends"), **options)
         else:
-            rows = {"alone": benchmark.run_alone, "long": benchmark.run_long}[command](**options)
+            rows = getattr(benchmark, f"run_{command}")(**options)
         print(benchmark.table(rows))
         if output:
             Path(f"{output}.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")

@@ -47,14 +47,15 @@ class Case:
     """What one process measures.
 
     Attributes:
-        kind: `mixer`, a layer of one mixer; `long`, the training step of a language model; or `alone`, an attention
-            function.
+        kind: `mixer`, a layer of one mixer; `long`, the training step of a language model; `alone`, an attention
+            function; or `load`, a checkpoint of the library.
         name: the mixer; the side, `peer` or `hf_tx`; or the mechanism.
         backend: the attention implementation.
         length: tokens of the text.
         loss: the loss implementation of a language model of hf_tx.
         repeats: how often it is timed after one run that is not.
         threads: threads of torch; 0: as torch chooses.
+        folder: the checkpoint to load.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Case:
     loss: str = "full"
     repeats: int = 3
     threads: int = 0
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def measure(case: Case) -> Cost:
     child = subprocess.run(command, capture_output=True, text=True, env=environment)
     if child.returncode:
         last = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
-        raise RuntimeError(f"{case.name} by {case.backend} at {case.length} tokens: {last[0]}")
+        what = case.folder or f"{case.backend} at {case.length} tokens"
+        raise RuntimeError(f"{case.name} by {what}: {last[0]}")
     return Cost(case, **json.loads(child.stdout.splitlines()[-1]))
 
 
@@ -238,8 +241,28 @@ def function_step(mechanism: str, backend: str, length: int) -> Callable[[], Non
     return step
 
 
-def build(case: Case) -> Callable[[], None]:
+def loading(side: str, folder: str) -> Callable[[], Any]:
+    """Return what loads a checkpoint, which the library has imported the class of."""
+    import transformers
+
+    from ..conversion import from_hf
+
+    architectures = transformers.AutoConfig.from_pretrained(folder).architectures
+    if not architectures:
+        raise ValueError(f"{folder}: config.json names no architectures.")
+    cls = getattr(transformers, architectures[0])
+    transformers.utils.logging.disable_progress_bar()
+    return {
+        "peer": lambda: cls.from_pretrained(folder),
+        "hf_tx": lambda: from_hf(folder),
+        "views": lambda: from_hf(folder, copy=False),
+    }[side]
+
+
+def build(case: Case) -> Callable[[], Any]:
     """Return the function that a case times."""
+    if case.kind == "load":
+        return loading(case.name, case.folder)
     if case.kind == "long":
         return training_step(language_model(case.name, case.backend, case.length, case.loss), case.length)
     make: Any = {"mixer": mixer_step, "alone": function_step}[case.kind]
@@ -327,6 +350,29 @@ def run_alone(length: int, rounds: int = 3, threads: int = 0) -> list[dict[str, 
         megabytes = {name: measure(case).megabytes for name, case in cases.items()}
         rows.append(_versus(f"{mechanism} at {length}", times, megabytes, rival, ours))
     return rows
+
+
+def run_load(folder: str, rounds: int = 3, threads: int = 0) -> list[dict[str, Any]]:
+    """Compare loading a checkpoint of the library: `from_pretrained` with `from_hf`, also with views of its file.
+
+    Every load has a process of its own, in which it is the first.
+
+    Args:
+        folder: the checkpoint.
+        rounds: loads of each side, which alternate.
+        threads: threads of torch; 0: as torch chooses.
+
+    Returns:
+        See `run_long`. Memory is taken when all weights have been read, for files are mapped and not read before.
+    """
+    sides = ("peer", "hf_tx", "views")
+    costs: dict[str, list[Cost]] = {side: [] for side in sides}
+    for idx in range(rounds):
+        for side in sides if idx % 2 else sides[::-1]:
+            costs[side].append(measure(Case("load", side, "", 0, threads=threads, folder=folder)))
+    times = {side: [cost.seconds for cost in found] for side, found in costs.items()}
+    megabytes = {side: statistics.median(cost.megabytes for cost in found) for side, found in costs.items()}
+    return [_versus(side, times, megabytes, "peer", side) for side in sides[1:]]
 
 
 def _row(name: str, costs: list[Cost]) -> dict[str, Any]:
@@ -431,7 +477,15 @@ def _child(case: Case) -> None:
     _set_threads(case.threads)
     base = _process_megabytes(peak=False)
     run = build(case)
-    times = [_seconds(run) for _ in range(case.repeats + 1)][1:]
+    if case.kind == "load":
+        base = _process_megabytes(peak=False)
+        begin = time.perf_counter()
+        model = run()
+        times = [time.perf_counter() - begin]
+        for weight in model.parameters():
+            weight.sum()  # reads it
+    else:
+        times = [_seconds(run) for _ in range(case.repeats + 1)][1:]
     megabytes = _process_megabytes(peak=True) - base
     print(json.dumps(dict(seconds=statistics.median(times), megabytes=megabytes)))
 

@@ -70,8 +70,9 @@ def from_hf(
         token: for the Hub.
         cache_dir: where downloads are kept.
         local_files_only: do not ask the Hub.
-        copy: whether a model in memory keeps its weights for itself. False: both share storage where the layout
-            allows it.
+        copy: whether a model in memory keeps its weights for itself, and whether those of a file that stand in
+            another order there are contiguous here. False: weights are views of the source where its layout allows
+            it, such as transposed matrices, which some trainers (FSDP) refuse.
         output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised, not loaded),
             `unexpected_keys` (of the source, and without a place in the changed model) and `dropped_keys` (of the
             source, with the reason why they have no part in the function).

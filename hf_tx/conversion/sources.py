@@ -95,11 +95,10 @@ def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: di
         state |= {key: StoredTensor(mapped, read, key) for key in mapped.keys()}  # noqa: SIM118
     ties = dict(cls._tied_weights_keys or {}) if config.tie_word_embeddings else {}
     for one, other in ties.items():
-        if one in state and other in state and torch.equal(state[one][...], state[other][...]):
-            del state[one]  # as the library does: what is equal is tied, and else the config errs
-        if one in state or other in state:  # most files hold a weight once that has two names
-            state.setdefault(one, state.get(other))
-            state.setdefault(other, state[one])
+        there = [key for key in (one, other) if key in state]
+        # Most files hold a weight of two names once. Where both are there, the library ties what is equal.
+        if len(there) == 1 or (there and torch.equal(state[one][...], state[other][...])):
+            state[one] = state[other] = state[there[-1]]
     return Source(
         config=config,
         cls=cls,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from hf_tx.analysis import benchmark
 
@@ -120,3 +121,33 @@ def test_a_plot(tmp_path):
     rows[0] |= {"exponent of seconds": 1.0, "exponent of megabytes": 1.0}
     benchmark.plot(rows, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_sides_of_load_load_the_same(tmp_path):
+    config = LlamaConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, vocab_size=50
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokens = torch.arange(5)[None]
+    peer, ours, views = (benchmark.loading(side, str(tmp_path))() for side in ("peer", "hf_tx", "views"))
+    assert type(peer) is LlamaForCausalLM
+    for model in (ours, views):
+        torch.testing.assert_close(model(tokens).logits, peer(tokens).logits)
+
+
+def test_loads_alternate_in_processes_of_their_own(monkeypatch):
+    measured = []
+
+    def measure(case):
+        measured.append(case.name)
+        return benchmark.Cost(case, {"peer": 1.0, "hf_tx": 2.0, "views": 4.0}[case.name], 10.0)
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    ours, views = benchmark.run_load("folder", rounds=2)
+    assert measured == ["views", "hf_tx", "peer", "peer", "hf_tx", "views"]
+    assert (ours["times faster"], views["times faster"]) == (0.5, 0.25)
+
+
+def test_a_folder_that_is_none(tmp_path, capsys):
+    assert main("load", tmp_path / "nothing") == 2
+    assert "benchmark.py: error: " in capsys.readouterr().err
