@@ -2,8 +2,8 @@
 """Cohere (Command R)."""
 
 from .family import DECODER, Family, decoder_heads
-from .fields import Entry, always, renamed, same
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, HEAD_DIM, QK_NORMS, SIZES, rope, weights
+from .fields import always, renamed, same
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, HEAD_DIM, QK_NORMS, SIZES, norms_of_heads, rope, weights
 
 COHERE = Family(
     model_type="cohere",
@@ -15,12 +15,7 @@ COHERE = Family(
         renamed(layer_norm_eps="norm_eps"),
         rope(),
         ATTENTION_BIAS,
-        Entry(
-            ("use_qk_norm",),
-            ("qk_norm", "qk_norm_scope"),
-            lambda config: {"qk_norm": config.use_qk_norm, "qk_norm_scope": "heads" if config.use_qk_norm else "head"},
-            lambda settings: {"use_qk_norm": settings["qk_norm"]},
-        ),
+        norms_of_heads("use_qk_norm"),
         always(norm_type="layernorm", norm_bias=False, parallel_residual=True, parallel_shared_norm=True),
         always(rope_interleaved=True),
     ),

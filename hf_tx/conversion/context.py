@@ -26,7 +26,8 @@ METHODS: dict[str, tuple[str, ...]] = {
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
 # The schemes of which it is known here what a longer text means to them.
-_SCHEMES = ("none", "sinusoidal", "learned", "relative", "alibi", "rope")
+_LEARNED = {"learned", "learned_relative"}
+_SCHEMES = {"none", "sinusoidal", "relative", "alibi", "rope"} | _LEARNED
 
 
 def extend_context(
@@ -47,9 +48,9 @@ def extend_context(
       of layer, a set whose layers all have windows within that length stays (as in Gemma 3,
       https://huggingface.co/papers/2503.19786): such layers never see a distance that is new to them. A model that is
       scaled already is scaled further in the same way.
-    - `learned`: the table is interpolated linearly between its first and its last position, which stay (the rows
-      before `position_offset` as well). The parameter is a new one: make optimizers after this. Neighbours lie closer
-      than the model knows them, so train on.
+    - `learned`, `learned_relative`: the table is interpolated linearly between its first and its last position, which
+      stay (the rows before `position_offset` as well). The parameter is a new one: make optimizers after this.
+      Neighbours lie closer than the model knows them, so train on.
     - `relative`, `alibi`, `none` and layers that are no attention: nothing limits the length, and only
       `max_position_embeddings` changes.
     - `sinusoidal`: likewise; positions that the model was not trained on have vectors that are new to it, of which a
@@ -153,7 +154,7 @@ def _changes(
     """Return the fields of a stack's config that change when it reads `target` tokens instead of `length`."""
     if unknown := [name for name in config.layer_positions if name not in _SCHEMES]:
         raise ValueError(f"position_type = {unknown[0]!r}: how it takes longer texts is not known here.")
-    if "learned" in config.layer_positions and length > config.max_position_embeddings:
+    if _LEARNED & set(config.layer_positions) and length > config.max_position_embeddings:
         raise ValueError(
             f"original_max_position_embeddings = {length}: the table of learned positions has "
             f"{config.max_position_embeddings}."
@@ -229,7 +230,7 @@ def _lengthen_positions(stack: TxStack, length: float) -> None:
         if name == "rope":
             device = next(scheme.buffers()).device
             stack.positions[name] = POSITIONS.get(name)(stack.config).to(device)
-        elif name == "learned":
+        elif name in _LEARNED:
             scheme.embed_positions = _interpolated(scheme.embed_positions, scheme.offset, int(length), target)
         elif name == "sinusoidal":
             logger.warning(

@@ -28,7 +28,7 @@ from .families import FAMILIES, REFUSED
 from .family import ENCODER_DECODER, Family, Head
 from .fields import NotExpressible
 from .sources import Part, Parts, Source, StoredTensor, of_files, of_model
-from .weights import Plan
+from .weights import Match, Plan
 
 logger = logging.get_logger(__name__)
 
@@ -318,13 +318,14 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
     """Check that every tensor of ours is filled and every one of theirs used; return those that are dropped, with the
     reason, and what is wrong if something is."""
     state = found.state
-    empty = plan.unnamed + [key for name, (_, ours) in plan.entries.items() if name not in state for key in ours]
-    if empty:
+    lacking = [match for match in plan.matches if not all(name in state for name in match.theirs)]
+    if empty := plan.unnamed + [key for match in lacking for key in match.ours]:
         return {}, f"{family.model_type}: no tensor of the source fills {empty}."
-    used = {_identity(state[name]) for name in plan.entries}
+    names = {name for match in plan.matches for name in match.theirs}
+    used = {_identity(state[name]) for name in names}
     dropped, left = {}, []
     for name, tensor in state.items():
-        if name in plan.entries or _identity(tensor) in used:  # the same storage: tied
+        if name in names or _identity(tensor) in used:  # the same storage: tied
             continue
         pattern = next((each for each in family.dropped if re.fullmatch(each, name)), None)
         if pattern is None:
@@ -354,19 +355,20 @@ def _convert(state: dict[str, Any], plan: Plan, clones: bool, lays_out: bool) ->
         lays_out: those do whose elements stand in another order here than there.
     """
     converted: dict[str, Any] = {}
-    for name, (rule, ours) in plan.entries.items():
-        tensor = state.pop(name)
-        own = clones or (lays_out and rule.reorders)
-        if rule.keeps and not own:
-            converted[ours[0]] = tensor
+    for match in plan.matches:
+        tensors = [state.pop(name) for name in match.theirs]
+        own = clones or (lays_out and match.rule.reorders)
+        if match.rule.keeps and not own:
+            converted[match.ours[0]] = tensors[0]
         else:
-            parts = Parts(partial(_take_apart, plan, name, tensor, own))
-            converted.update((key, Part(parts, index)) for index, key in enumerate(ours))
+            parts = Parts(partial(_take, plan, match, tensors, own))
+            converted.update((key, Part(parts, index)) for index, key in enumerate(match.ours))
     return converted
 
 
-def _take_apart(plan: Plan, name: str, tensor: Any, own: bool) -> list[torch.Tensor]:
-    if isinstance(tensor, StoredTensor):
-        tensor = tensor.read() if own else tensor[...]
-    parts = plan.take_apart(name, tensor)
-    return [part.clone(memory_format=torch.contiguous_format) for part in parts] if own else parts
+def _take(plan: Plan, match: Match, tensors: list[Any], own: bool) -> list[torch.Tensor]:
+    held = [
+        (tensor.read() if own else tensor[...]) if isinstance(tensor, StoredTensor) else tensor for tensor in tensors
+    ]
+    made = plan.take(match, held)
+    return [tensor.clone(memory_format=torch.contiguous_format) for tensor in made] if own else made

@@ -59,6 +59,19 @@ ATTENTION_BIAS = Entry(
 )
 
 
+def norms_of_heads(theirs: str) -> Entry:
+    """Return the entry of the field by which every head of queries and keys has a norm of its own, or none."""
+    return Entry(
+        (theirs,),
+        ("qk_norm", "qk_norm_scope"),
+        lambda config: {
+            "qk_norm": getattr(config, theirs),
+            "qk_norm_scope": "heads" if getattr(config, theirs) else "head",
+        },
+        lambda settings: {theirs: settings["qk_norm"]},
+    )
+
+
 def _one_window(config: Any) -> dict[str, Any]:
     window = config.sliding_window
     return {"mixers": ["full" if window is None else "sliding"] * config.num_hidden_layers, "sliding_window": window}

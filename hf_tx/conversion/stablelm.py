@@ -2,8 +2,8 @@
 """StableLM."""
 
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import Entry, always, only, renamed, same
-from .llama import HEAD_DIM, LAYER, SIZES, rope, weights
+from .fields import Entry, always, renamed, same
+from .llama import HEAD_DIM, LAYER, SIZES, norms_of_heads, rope, weights
 
 STABLELM = Family(
     model_type="stablelm",
@@ -21,10 +21,12 @@ STABLELM = Family(
             lambda config: dict.fromkeys(("parallel_residual", "parallel_shared_norm"), config.use_parallel_residual),
             lambda settings: {"use_parallel_residual": settings["parallel_residual"]},
         ),
-        only("it has one tensor a head, and a rule takes tensors apart only", qk_layernorm=False),
+        norms_of_heads("qk_layernorm"),
         always(norm_type="layernorm", attention_out_bias=False),
     ),
-    weights=weights(LAYER),
+    weights=weights(
+        LAYER | {f"mixer__{part}_norm": f"self_attn.{part}_layernorm.norms.#" for part in "qk"},
+    ),
     heads=decoder_heads("StableLm", "ForSequenceClassification", "ForTokenClassification"),
 )
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The language in which a family says which of its weights are which of ours, in both directions.
 
-A rule names one module (or tensor) of theirs and those of ours that it holds; `*` is the number of a layer. The same
-rule takes their tensor apart and puts it together again.
+A rule names one module (or tensor) of theirs and those of ours that it holds; `*` is the number of a layer. Where they
+have a tensor for each row of ours, `#` is the number of the row. The same rule goes in both directions.
 """
 
 import re
@@ -41,21 +41,27 @@ class Rule:
     @property
     def keeps(self) -> bool:
         """Whether their tensor is ours."""
-        return len(self.ours) == 1 and not (self.transposed or self.row)
+        return len(self.ours) == 1 and not (self.transposed or self.row or self.of_rows)
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether theirs are the rows of ours."""
+        return "#" in self.theirs
 
     @property
     def reorders(self) -> bool:
         """Whether the elements of ours stand in another order in memory than theirs."""
         return self.transposed or self.by_head
 
-    def take_apart(self, tensor: torch.Tensor, shapes: list[torch.Size], heads: int) -> list[torch.Tensor]:
+    def to_ours(self, theirs: list[torch.Tensor], shapes: list[torch.Size], heads: int) -> list[torch.Tensor]:
         """Return our tensors, views of theirs where that is possible.
 
         Args:
-            tensor: their tensor.
+            theirs: one tensor, or all rows.
             shapes: shapes of ours.
             heads: number of query heads.
         """
+        tensor = torch.stack(theirs) if self.of_rows else theirs[0]
         if self.row:
             tensor = tensor[0]
         if self.transposed and tensor.ndim > 1:
@@ -66,16 +72,18 @@ class Rule:
             return [part.flatten(0, 1) for part in tensor.unflatten(0, (heads, len(self.ours), -1)).unbind(1)]
         return list(tensor.split([shape[0] for shape in shapes]))
 
-    def put_together(self, tensors: list[torch.Tensor], heads: int) -> torch.Tensor:
-        """Return their tensor, made of ours."""
+    def to_theirs(self, ours: list[torch.Tensor], heads: int) -> list[torch.Tensor]:
+        """Return their tensors: one, or all rows."""
         if self.by_head:
-            parts = [tensor.unflatten(0, (heads, -1)) for tensor in tensors]
+            parts = [tensor.unflatten(0, (heads, -1)) for tensor in ours]
             tensor = torch.stack(parts, dim=1).flatten(0, 2)
         else:
-            tensor = torch.cat(tensors) if len(tensors) > 1 else tensors[0]
+            tensor = torch.cat(ours) if len(ours) > 1 else ours[0]
         if self.transposed and tensor.ndim > 1:
             tensor = tensor.t()
-        return tensor[None] if self.row else tensor
+        if self.of_rows:
+            return list(tensor)
+        return [tensor[None] if self.row else tensor]
 
 
 def rule(theirs: str, *ours: str, transposed: bool = False, by_head: bool = False, row: bool = False) -> Rule:
@@ -90,6 +98,21 @@ def layers(theirs: str, ours: str, **modules: str) -> tuple[Rule, ...]:
     )
 
 
+@dataclass(frozen=True)
+class Match:
+    """Tensors of one model that a rule speaks of.
+
+    Attributes:
+        rule: the rule.
+        theirs: names of theirs: one, or those of all rows.
+        ours: names of ours.
+    """
+
+    rule: Rule
+    theirs: list[str]
+    ours: list[str]
+
+
 class Plan:
     """Which tensor of theirs holds which of ours, for one model.
 
@@ -99,56 +122,59 @@ class Plan:
         heads: number of query heads.
 
     Attributes:
-        entries: the rule and our names, by their name.
+        matches: the rules, with names.
         unnamed: tensors of ours that no rule names.
     """
 
     def __init__(self, rules: Iterable[Rule], shapes: Mapping[str, torch.Size], heads: int) -> None:
         self.shapes, self.heads = shapes, heads
-        self.entries: dict[str, tuple[Rule, list[str]]] = {}
         self.unnamed: list[str] = []
+        made: dict[str, Match] = {}
         patterns = [(re.compile(_regex(name)), each, index) for each in rules for index, name in enumerate(each.ours)]
-        for key in shapes:
-            found = next(((match, each, i) for regex, each, i in patterns if (match := regex.fullmatch(key))), None)
+        for key, shape in shapes.items():
+            found = next(((hit, each, i) for regex, each, i in patterns if (hit := regex.fullmatch(key))), None)
             if found is None:
                 self.unnamed.append(key)
                 continue
-            match, each, index = found
-            theirs = each.theirs.replace("*", match["layer"] or "*") if "layer" in match.groupdict() else each.theirs
-            theirs += match["kind"] or ""
-            self.entries.setdefault(theirs, (each, [""] * len(each.ours)))[1][index] = key
-        for theirs, (_, ours) in self.entries.items():
-            if "" in ours:
-                raise ValueError(f"{theirs} holds several tensors, of which the model has only {ours}.")
+            hit, each, index = found
+            name = each.theirs.replace("*", hit["layer"]) if "layer" in hit.groupdict() else each.theirs
+            name += hit["kind"] or ""
+            theirs = [name.replace("#", str(row)) for row in range(shape[0])] if each.of_rows else [name]
+            made.setdefault(name, Match(each, theirs, [""] * len(each.ours))).ours[index] = key
+        for name, match in made.items():
+            if "" in match.ours:
+                raise ValueError(f"{name} holds several tensors, of which the model has only {match.ours}.")
+        self.matches = list(made.values())
 
-    def take_apart(self, name: str, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Return our tensors that one of theirs holds; see [`Rule.take_apart`].
+    def take(self, match: Match, theirs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return our tensors of a match; see [`Rule.to_ours`].
 
         Raises:
             ValueError: shapes that do not fit.
         """
-        each, ours = self.entries[name]
-        shapes = [self.shapes[key] for key in ours]
-        parts = each.take_apart(tensor, shapes, self.heads)
-        for key, shape, part in zip(ours, shapes, parts, strict=True):
-            if part.shape != shape:
-                raise ValueError(f"{name} gives {key} the shape {tuple(part.shape)}, not {tuple(shape)}.")
-        return parts
+        shapes = [self.shapes[key] for key in match.ours]
+        made = match.rule.to_ours(theirs, shapes, self.heads)
+        for key, shape, tensor in zip(match.ours, shapes, made, strict=True):
+            if tensor.shape != shape:
+                raise ValueError(f"{match.theirs[0]} gives {key} the shape {tuple(tensor.shape)}, not {tuple(shape)}.")
+        return made
 
     def to_ours(self, theirs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Translate those of their tensors that have a rule."""
         made: dict[str, torch.Tensor] = {}
-        for name, (_, ours) in self.entries.items():
-            if name in theirs:
-                made.update(zip(ours, self.take_apart(name, theirs[name]), strict=True))
+        for match in self.matches:
+            if all(name in theirs for name in match.theirs):
+                tensors = [theirs[name] for name in match.theirs]
+                made.update(zip(match.ours, self.take(match, tensors), strict=True))
         return made
 
     def to_theirs(self, ours: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Translate our tensors."""
-        return {
-            name: each.put_together([ours[key] for key in keys], self.heads)
-            for name, (each, keys) in self.entries.items()
-        }
+        made: dict[str, torch.Tensor] = {}
+        for match in self.matches:
+            tensors = match.rule.to_theirs([ours[key] for key in match.ours], self.heads)
+            made.update(zip(match.theirs, tensors, strict=True))
+        return made
 
 
 def _regex(pattern: str) -> str:

@@ -10,7 +10,9 @@ import pytest
 import torch
 import transformers as hf
 from huggingface_hub.errors import StrictDataclassError
-from peers.decoders import OPT, PARTIAL
+from peers.decoders import CAUSAL, PARTIAL
+from peers.encoders import ENCODERS
+from peers.parity import build as build_theirs
 from peers.parity import randomise
 from peers.tables import LENGTH, STANDARD
 from tiny_models import assert_close, build, tokens
@@ -236,13 +238,18 @@ def test_learned_positions_are_interpolated(offset: int, tmp_path: Path) -> None
         model(TEXT[:, :18])
 
 
-def test_a_longer_table_goes_back_to_the_library() -> None:
-    theirs = hf.OPTForCausalLM(hf.OPTConfig(**OPT)).eval()
-    randomise(theirs)
-    ours = hf_tx.extend_context(hf_tx.from_hf(theirs), 128)
+@pytest.mark.parametrize(
+    ("peer", "offset"), [(CAUSAL["opt"], 0), (ENCODERS["mpnet_masked_lm"], 2)], ids=["opt", "mpnet"]
+)
+def test_a_longer_table_goes_back_to_the_library(peer: Any, offset: int, tmp_path: Path) -> None:
+    """Also that of MPNet, which has biases of distances as well: these stay."""
+    ours = hf_tx.from_hf(build_theirs(peer))
+    assert hf_tx.extend_context(ours, 128).config.max_position_embeddings == 128
+    text = 3 + TEXT % 56  # more than the 64 positions of the source
+    assert_kept(ours, tmp_path, text)
     back = hf_tx.to_hf(ours)
-    assert back.config.max_position_embeddings == 128
-    torch.testing.assert_close(logits(back, TEXT % 59), logits(ours, TEXT % 59))
+    assert back.config.max_position_embeddings == 128 + offset
+    torch.testing.assert_close(logits(back, text), logits(ours, text))
 
 
 def test_learned_positions_of_which_some_were_never_trained() -> None:

@@ -60,8 +60,8 @@ def test_a_folder_gives_what_the_model_gives(make: Any, shard: str, tmp_path: An
 
 
 def test_files_with_the_names_of_the_table_are_read_without_a_model_of_theirs(tmp_path: Any, monkeypatch: Any) -> None:
-    for make in (llama, gpt2, lambda: build(ENCODERS["bert_masked_lm"]), lambda: build(SEQ2SEQ["t5"])):
-        theirs = make()
+    peers = [CAUSAL["stablelm_qk_norm"], ENCODERS["bert_masked_lm"], SEQ2SEQ["t5"]]
+    for theirs in (llama(), gpt2(), *map(build, peers)):
         folder = tmp_path / type(theirs).__name__
         theirs.save_pretrained(folder)
         expected = hf_tx.from_hf(theirs)
@@ -221,6 +221,17 @@ def test_a_tensor_without_a_rule() -> None:
     theirs = llama()
     theirs.model.layers[1].self_attn.gate = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=r"llama: no rule uses \['model.layers.1.self_attn.gate.weight'"):
+        hf_tx.from_hf(theirs)
+
+
+def test_norms_of_heads_of_which_one_is_missing_or_too_many() -> None:
+    theirs = build(CAUSAL["stablelm_qk_norm"])
+    norms = theirs.model.layers[1].self_attn.k_layernorm.norms
+    norms.append(nn.LayerNorm(8, bias=False))
+    with pytest.raises(ValueError, match=r"no rule uses \['model.layers.1.self_attn.k_layernorm.norms.2.weight'"):
+        hf_tx.from_hf(theirs)
+    theirs.model.layers[1].self_attn.k_layernorm.norms = norms[:1]
+    with pytest.raises(ValueError, match=r"no tensor of the source fills \['model.layers.1.mixer.k_norm.weight'"):
         hf_tx.from_hf(theirs)
 
 

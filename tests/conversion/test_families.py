@@ -150,7 +150,6 @@ REFUSALS = [
     ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
-    ("stablelm", dict(qk_layernorm=True), "qk_layernorm = True"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
     ("starcoder2", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),

@@ -153,6 +153,7 @@ CAUSAL = {
     "cohere_qk_norm": cohere(use_qk_norm=True),
     "stablelm": stablelm(use_qkv_bias=True),
     "stablelm_parallel": stablelm(use_parallel_residual=True, tie_word_embeddings=True),
+    "stablelm_qk_norm": stablelm(qk_layernorm=True),
     "bloom": bloom(),
 }
 
