@@ -93,11 +93,9 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 1.5 / math.sqrt(module.in_features))
         elif isinstance(module, nn.Embedding):
             normal(module.weight, 1.0)
-        elif getattr(module, "weight", None) is None:
-            continue
-        elif isinstance(module, nn.LayerNorm):
+        elif isinstance(module, nn.LayerNorm) and module.weight is not None:
             normal(module.weight, 0.3, 1.0)
-        elif isinstance(module, RMSNorm):
+        elif isinstance(module, RMSNorm) and module.weight is not None:
             normal(module.weight, 0.3, 0.0 if module.unit_offset else 1.0)
         if isinstance(getattr(module, "bias", None), nn.Parameter):
             normal(module.bias, 0.5)

@@ -19,6 +19,8 @@ from huggingface_hub.utils import validate_repo_id
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import logging
 
+from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
+
 #: What never belongs to a repository, and is not pushed: the library's checkpoints, and what begins so.
 IGNORED = ("_*", "_*/**", "checkpoint-*", "checkpoint-*/**", ".cache/**", "__pycache__/**", "*.pyc")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy")
@@ -176,9 +178,8 @@ def _pickles(folder: Path) -> list[Problem]:
 
 # --------------------------------------------------------------------------------------------------------------- tools
 def _class_named(name: str) -> Any:
-    import hf_tx
-
-    return getattr(hf_tx, name, None) or getattr(transformers, name, None)
+    places = (modeling_decoder, modeling_encoder, modeling_encoder_decoder, transformers)
+    return next((found for place in places if (found := getattr(place, name, None)) is not None), None)
 
 
 @contextlib.contextmanager

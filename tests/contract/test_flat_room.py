@@ -23,6 +23,10 @@ REASONS = {
     ("training", "tokenization"): "texts are read in one way, whether they train a tokenizer or a model",
     ("training", "objectives"): "a recipe goes all the way, from texts ...",
     ("training", "evaluation"): "... to measures",
+    ("training", "hub"): "... and to the card of the model",
+    ("training", "analysis"): "a run plots its losses",
+    ("training", "conversion"): "what is healed may be a model of the library",
+    ("analysis", "conversion"): "the time and memory of a load are measured",
 }
 
 by_name = pytest.mark.parametrize("path", TRAVELLERS, ids=lambda path: path.name)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from tiny_models import FAMILIES, VOCABULARY, assert_close, build, tokens
+from tiny_models import FAMILIES, assert_close, build, tokens
 from torch import nn
 from transformers import TrainingArguments, default_data_collator
 
@@ -179,7 +179,7 @@ def test_layers_without_a_counterpart_are_refused():
 def test_the_trainer_learns_the_objective_and_leaves_the_teacher_alone(tmp_path, loss, rows_at_once):
     teacher, student = pair("decoder")
     before = copy.deepcopy(teacher.state_dict())
-    rows = [{"input_ids": row, "labels": row} for row in torch.randint(3, VOCABULARY, (4, 8)).tolist()]
+    rows = [{"input_ids": row, "labels": row} for row in tokens(4, 8).tolist()]
     batch = default_data_collator(rows)
     expected = loss(student, teacher, batch).item()
     arguments = TrainingArguments(
