@@ -5,13 +5,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from huggingface_hub.errors import StrictDataclassError
+
 from ..models.version import __version__
 from . import check, convert, estimate, plugins
 
 # One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
-# imported in run(). Bad input raises one of the errors below, of which the message is printed.
+# imported in run().
 _COMMANDS = {"check": check, "convert": convert, "estimate": estimate, "plugins": plugins}
-_BAD_INPUT = (ValueError, OSError, ImportError)
+#: What bad input raises, of which the message is printed.
+BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,6 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         print(f"hf-tx {arguments.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

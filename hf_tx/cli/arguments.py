@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast, overload
 
 import yaml  # type: ignore[import-untyped]
-from huggingface_hub.errors import StrictDataclassError
 from transformers import HfArgumentParser
+
+from . import BAD_INPUT
 
 Options = TypeVar("Options")
 
@@ -69,7 +70,7 @@ def run_script(name: str, run: Callable[[Sequence[str] | None], None], argv: Seq
     """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C."""
     try:
         run(argv)
-    except (ValueError, StrictDataclassError, OSError, ImportError) as error:
+    except BAD_INPUT as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

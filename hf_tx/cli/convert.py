@@ -3,6 +3,7 @@
 
 import argparse
 import json
+from typing import Any
 
 HELP = "Convert a checkpoint of transformers into one of hf_tx, or back."
 
@@ -12,11 +13,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="DST", help="the folder to write, new or empty")
     parser.add_argument("--mixers", help='other mixers, such as "sliding*3,full"')
     parser.add_argument(
-        "--config-changes", metavar="JSON", type=json.loads, help='other fields, such as {"sliding_window": 256}'
+        "--config-changes", metavar="JSON", type=_fields, help='other fields, such as {"sliding_window": 256}'
+    )
+    parser.add_argument("--context", metavar="N", type=int, help="make it read longer texts, of N tokens")
+    parser.add_argument(
+        "--context-method", metavar="METHOD", help="with --context: how rotary positions are scaled (default: yarn)"
     )
     parser.add_argument("--to-hf", action="store_true", help="convert a checkpoint of hf_tx to transformers")
     parser.add_argument("--model-type", help="with --to-hf: the family (default: the one that it came from)")
     parser.add_argument("--dtype", help="of the weights, such as bfloat16 (default: the source's)")
+
+
+def _fields(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{text}: is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text}: must be an object")
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype,
         mixers=arguments.mixers,
         config_changes=arguments.config_changes,
+        context=arguments.context,
+        context_method=arguments.context_method,
     )
     print(f"{arguments.target}: {type(model).__name__}, {model.num_parameters():,} parameters, {model.dtype}")
     return 0

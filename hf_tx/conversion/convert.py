@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.utils import logging
+from transformers.utils import find_adapter_config_file, logging
 from transformers.utils.hub import resolve_revision
 
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
@@ -83,8 +84,15 @@ def from_hf(
 
     Raises:
         NotExpressible: a field of the source has a value that hf_tx cannot compute; a ValueError.
-        ValueError: a family that is not known, a tensor without a rule, or a change of a field that does not exist.
+        ValueError: a family that is not known, a tensor without a rule or of another shape than the config says,
+            weights of several dtypes in memory and no `dtype`, adapters that are not merged, a change of a field that
+            does not exist, or one of the shape of a weight.
+        OSError: files that are not there, or not whole.
     """
+    if isinstance(dtype, str) and dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise ValueError(f"dtype = {dtype!r}: is no dtype of torch, such as 'bfloat16'.")
+    if not isinstance(config_changes or {}, dict):
+        raise ValueError(f"config_changes = {config_changes!r}: must be a dict of fields and their values.")
     in_memory = isinstance(source, PreTrainedModel)
     hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
     for found in [of_model(source)] if in_memory else _sources(source, dtype, hub):
@@ -93,9 +101,13 @@ def from_hf(
             break
     else:
         raise ValueError(problem)
+    dtype = found.dtype if dtype in (None, "auto") else dtype
+    if dtype is None:
+        dtypes = sorted({str(each.dtype) for each in found.state.values() if each.is_floating_point()})
+        raise ValueError(f"source has weights in {' and '.join(dtypes)}, a model here has one: name it as dtype.")
 
     converted = _convert(found.state, plan, clones=copy and in_memory, lays_out=copy)
-    changed = _changed(plain.config, mixers, config_changes)
+    changed = _changed(plain, mixers, config_changes)
     if attn_implementation is None and found.backend is not None and refusal(changed, found.backend) is None:
         attn_implementation = found.backend
     with _no_progress_bar():
@@ -103,7 +115,7 @@ def from_hf(
             None,
             config=changed,
             state_dict=converted,
-            dtype=found.dtype if dtype in (None, "auto") else dtype,
+            dtype=dtype,
             attn_implementation=attn_implementation,
             device_map=found.device if device_map is None else device_map,
             output_loading_info=True,
@@ -159,7 +171,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
         raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
     cls = getattr(transformers, head.theirs)
     pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
-    with _no_progress_bar():
+    with _no_progress_bar(), _no_report():  # it would name what is dropped
         theirs, info = cls.from_pretrained(
             None,
             config=config,
@@ -207,6 +219,17 @@ def _no_progress_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def _no_report() -> Iterator[None]:
+    """Leave out what the library says of a load."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
 def _where(model: PreTrainedModel) -> torch.device | None:
     """Return the device to load to, which is the CPU if nobody says so."""
     return None if model.device.type == "cpu" else model.device
@@ -228,13 +251,23 @@ def family_of(config: Any) -> Family:
     Raises:
         NotExpressible: there is none.
     """
-    name = config.model_type
+    family = family_named(config.model_type)
+    if getattr(config, "quantization_config", None) is not None:
+        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
+    return family
+
+
+def family_named(name: str) -> Family:
+    """Return the family that has this name in the library.
+
+    Raises:
+        NotExpressible: there is none.
+        ValueError: the name is one of ours.
+    """
     if name.startswith("hf_tx"):
         raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
     if name not in FAMILIES:
         raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {_known()}"))
-    if getattr(config, "quantization_config", None) is not None:
-        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
     return FAMILIES[name]
 
 
@@ -242,11 +275,19 @@ def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
     """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
     the library loads it, which knows what older versions of it wrote."""
     if not isinstance(source, str | Path):
+        way_out = "; merge its adapters (merge_and_unload)" if hasattr(source, "merge_and_unload") else ""
         raise ValueError(
-            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name."
+            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name{way_out}."
         )
     hub["revision"] = resolve_revision(source, **hub)
-    config = AutoConfig.from_pretrained(source, **hub)
+    if find_adapter_config_file(str(source), **hub) is not None:
+        raise ValueError(
+            f"{source}: holds adapters; merge them (merge_and_unload of peft), and pass the model as source."
+        )
+    stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
+    if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
+        family_named(stored["model_type"])
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
     family = family_of(config)
     if not config.architectures:
         raise ValueError(
@@ -259,7 +300,10 @@ def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
     files = of_files(str(source), config, cls, _output(head), hub)
     if files is not None:
         yield files
-    model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True, **hub)
+    try:
+        model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True, **hub)
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise OSError(f"{source}: its weights do not load: {error}") from error
     yield of_model(model, loaded=True, missing=info["missing_keys"])
 
 
@@ -282,8 +326,7 @@ def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
     if "add_pooling_layer" in family.by_weights and head.ours == "TxEncoderModel":
         settings["add_pooling_layer"] = "pooler.dense.weight" in found.state
     config = family.build(settings, origin=_origin(found))
-    with torch.device("meta"), no_init_weights():
-        plain = class_named(head.ours)(config)
+    plain = empty_model(class_named(head.ours), config)
     plan = plan_of(plain, family, head)
     return plain, plan, *_check_complete(plan, found, family)
 
@@ -306,12 +349,39 @@ def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | No
     return kind.from_dict(stored, **(changes or {}))
 
 
-def _changed(config: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
-    changes = dict(changes or {})
+def empty_model(cls: Any, config: Any) -> Any:
+    """Return a model without weights."""
+    with torch.device("meta"), no_init_weights():
+        return cls(config)
+
+
+def require_shapes(model: Any, shapes: dict[str, torch.Size], reason: str) -> None:
+    """Check that weights of these shapes fit into a model.
+
+    Raises:
+        ValueError: they do not, for which `reason` says why.
+    """
+    for name, tensor in model.state_dict().items():
+        shape = shapes.get(name, tensor.shape)
+        if shape != tensor.shape:
+            raise ValueError(
+                f"{name} has the shape {tuple(shape)} in the source, and must have {tuple(tensor.shape)}: {reason}."
+            )
+
+
+def _changed(model: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
+    """Return the config of a model with the changes."""
+    config, changes = model.config, dict(changes or {})
     if mixers is not None:
         names = ("encoder_mixers", "decoder_mixers") if isinstance(config, ENCODER_DECODER) else ("mixers",)
         changes |= dict.fromkeys(names, mixers)
-    return build_config(type(config), config.to_dict(), changes) if changes else config
+    if not changes:
+        return config
+    changed = build_config(type(config), config.to_dict(), changes)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    reason = "changes may not change sizes (resize_token_embeddings can, afterwards)"
+    require_shapes(empty_model(type(model), changed), shapes, reason)
+    return changed
 
 
 def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str, str], str | None]:
@@ -321,6 +391,13 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
     lacking = [match for match in plan.matches if not all(name in state for name in match.theirs)]
     if empty := plan.unnamed + [key for match in lacking for key in match.ours]:
         return {}, f"{family.model_type}: no tensor of the source fills {empty}."
+    for match in plan.matches:
+        name, ours = match.theirs[0], match.ours[0]
+        if match.rule.keeps and state[name].shape != plan.shapes[ours]:
+            raise ValueError(
+                f"{name} of the source has the shape {tuple(state[name].shape)}, and its config says "
+                f"{tuple(plan.shapes[ours])}."
+            )
     names = {name for match in plan.matches for name in match.theirs}
     used = {_identity(state[name]) for name in names}
     dropped, left = {}, []

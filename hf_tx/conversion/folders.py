@@ -3,23 +3,26 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import ModelCardData, metadata_load
 from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import cached_file
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from ..models.version import __version__
+from .context import extend_context
 from .convert import class_named, from_hf, to_hf
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "spiece.model")
+_KEPT_METADATA = ("license", "license_name", "license_link", "language", "datasets", "pipeline_tag", "base_model")
 
 _CARD = """---
-library_name: transformers
-tags: [{tags}]
-base_model: {source}
+{front_matter}
 ---
 
 # {title}
@@ -40,6 +43,8 @@ def convert_checkpoint(
     dtype: str | None = None,
     mixers: Any = None,
     config_changes: dict[str, Any] | None = None,
+    context: int | None = None,
+    context_method: str | None = None,
 ) -> Any:
     """Convert a checkpoint into a folder, with tokenizer, generation config and model card.
 
@@ -51,45 +56,62 @@ def convert_checkpoint(
         dtype: of the weights. Default: the source's.
         mixers: see [`from_hf`].
         config_changes: see [`from_hf`].
+        context: the length of texts that the model is to read, see [`extend_context`]; the tokenizer then cuts no text
+            before that.
+        context_method: the `method` of [`extend_context`].
 
     Returns:
         The converted model.
 
     Raises:
-        ValueError: the target has something in it; and see [`from_hf`] and [`to_hf`].
+        ValueError: the target has something in it, options that have no meaning in this direction, or a tokenizer or
+            a card that does not load; and see [`from_hf`], [`to_hf`] and [`extend_context`].
     """
     target = Path(target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(f"{target}: is there already; name a folder that is new or empty.")
+    changed = {
+        "mixers": mixers,
+        "config_changes": config_changes,
+        "context": context,
+        "context_method": context_method,
+    }
+    changed = {name: value for name, value in changed.items() if value is not None}
+    if back and changed:
+        raise ValueError(f"{', '.join(changed)}: changes of a model of hf_tx, and not for the way back.")
+    if model_type is not None and not back:
+        raise ValueError(f"model_type = {model_type!r}: is for the way back; the source says what it is.")
+    if context_method is not None and context is None:
+        raise ValueError(f"context_method = {context_method!r}: needs context, the length of the texts.")
+    tokenizer, (said, card_of_source) = _tokenizer(source), _card_of(source)
     if back:
-        if mixers is not None or config_changes:
-            raise ValueError(
-                "mixers and config_changes: they are changes of a model of hf_tx, and not for the way back."
-            )
         model = to_hf(_load_ours(source, dtype), model_type)
-        changes, usage = "", f"import transformers; model = transformers.{type(model).__name__}.from_pretrained(...)"
+        usage = f"import transformers; model = transformers.{type(model).__name__}.from_pretrained(...)"
     else:
         model = from_hf(source, dtype=dtype, mixers=mixers, config_changes=config_changes)
-        changed = {**({"mixers": mixers} if mixers is not None else {}), **(config_changes or {})}
-        changes = f", except for what was changed: `{changed}`" if changed else ""
+        if context is not None:
+            extend_context(model, context, context_method)
+            if tokenizer is not None:
+                tokenizer.model_max_length = max(context, tokenizer.model_max_length)
         usage = f"import hf_tx; model = hf_tx.{type(model).__name__}.from_pretrained(...)"
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         model.save_pretrained(unfinished)
-        if _has_tokenizer(source):
-            AutoTokenizer.from_pretrained(source).save_pretrained(unfinished)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(unfinished)
+        data = ModelCardData(library_name="transformers", tags=None if back else ["hf_tx"], **said)
         card = _CARD.format(
-            tags="hf_tx" if not back else "transformers",
+            front_matter=data.to_yaml(),
             source=source,
             title=target.name,
             architecture=(getattr(model.config, "origin", None) or {}).get("architecture", type(model).__name__),
             version=__version__,
-            changes=changes,
+            changes=f", except for what was changed: `{changed}`" if changed else "",
             usage=usage,
         )
         _copy_sentence_modules(source, unfinished)
-        (unfinished / "README.md").write_text(card, "utf-8")
+        (unfinished / "README.md").write_text(card + card_of_source, "utf-8")
         unfinished.chmod(0o755)
         if target.exists():
             target.rmdir()
@@ -99,8 +121,30 @@ def convert_checkpoint(
     return model
 
 
+def _card_of(source: str | Path) -> tuple[dict[str, Any], str]:
+    """Return what the card of the source says that is true of the converted model as well, and its text, as a part of
+    another card.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    path = _find(source, "README.md")
+    said, text = {}, ""
+    if path is not None:
+        try:
+            said = {name: value for name, value in (metadata_load(path) or {}).items() if name in _KEPT_METADATA}
+            text = re.sub(
+                r"\A\s*---\s*\n.*?\n---\s*(\n|\Z)", "", Path(path).read_text("utf-8"), flags=re.DOTALL
+            ).strip()
+        except (ValueError, YAMLError) as error:
+            raise ValueError(f"{source}: README.md cannot be read: {error}") from error
+    if not Path(source).exists():  # the Hub takes no paths there
+        said["base_model"] = str(source)
+    return said, f"\n## What the card of `{source}` says\n\n{text}\n" if text else ""
+
+
 def _load_ours(source: str | Path, dtype: str | None) -> Any:
-    config = AutoConfig.from_pretrained(source)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if not config.model_type.startswith("hf_tx"):
         raise ValueError(f"{source}: is a {config.model_type}, which is no model of hf_tx.")
     if not config.architectures:
@@ -108,8 +152,18 @@ def _load_ours(source: str | Path, dtype: str | None) -> Any:
     return class_named(config.architectures[0]).from_pretrained(source, dtype=dtype or "auto")
 
 
-def _has_tokenizer(source: str | Path) -> bool:
-    return any(_find(source, name) is not None for name in _TOKENIZER_FILES)
+def _tokenizer(source: str | Path) -> Any:
+    """Return the tokenizer, or None if there is none.
+
+    Raises:
+        ValueError: it does not load.
+    """
+    if all(_find(source, name) is None for name in _TOKENIZER_FILES):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except Exception as error:  # of many kinds: its files, its code, a package that it needs
+        raise ValueError(f"{source}: its tokenizer does not load: {error}") from error
 
 
 def _find(source: str | Path, name: str) -> str | None:

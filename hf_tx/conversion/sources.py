@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import GenerationConfig
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, find_adapter_config_file
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
 
@@ -24,7 +24,7 @@ class Source:
         cls: their class.
         state: their tensors by name, as in the state dict of the class: tensors, or [`StoredTensor`]s.
         tied: whether the output layer has the weight of the embeddings; None where there is none.
-        dtype: of the weights.
+        dtype: of the weights; None if they have several.
         backend: the attention that the model has in memory.
         device: where it is.
         training: its mode.
@@ -51,11 +51,14 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         missing: what its checkpoint does not hold, and what was drawn at random therefore.
 
     Raises:
-        ValueError: it has no weights.
+        ValueError: it has no weights, or adapters beside them.
     """
     state = {name: tensor for name, tensor in model.state_dict().items() if name not in missing}
     if any(tensor.is_meta for tensor in state.values()):
         raise ValueError("source has no weights: it is on the meta device, or offloaded.")
+    if any(".base_layer." in name for name in state):
+        raise ValueError("source has adapters in its layers: merge them first (merge_and_unload of its PeftModel).")
+    dtypes = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
     output = model.get_output_embeddings()
     reader = model.get_decoder() if model.config.is_encoder_decoder else model
     return Source(
@@ -63,7 +66,7 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         cls=type(model),
         state=state,
         tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
-        dtype=model.dtype,
+        dtype=model.dtype if loaded or len(dtypes) == 1 else None,
         backend=None if loaded else model.config._attn_implementation,
         device=None if model.device.type == "cpu" else model.device,
         training=model.training,
@@ -80,18 +83,22 @@ def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: di
         cls: their class.
         output: their name of the weight of the output layer, if there is one.
         hub: where on the Hub, as keywords.
+
+    Raises:
+        OSError: a file that is not there, or not whole.
     """
     if config.dtype is None or getattr(config, "transformers_weights", None) is not None:
-        return None
-    if find_adapter_config_file(name, **hub) is not None:
         return None
     files = _find(name, hub)
     if files is None:
         return None
     state: dict[str, Any] = {}
     for file in files:
-        mapped = safe_open(file, framework="pt", backend="mmap")
-        read = safe_open(file, framework="pt", backend="pread")
+        try:
+            mapped = safe_open(file, framework="pt", backend="mmap")
+            read = safe_open(file, framework="pt", backend="pread")
+        except SafetensorError as error:
+            raise OSError(f"{file}: is no whole file of weights: {error}.") from error
         state |= {key: StoredTensor(mapped, read, key) for key in mapped.keys()}  # noqa: SIM118
     ties = dict(cls._tied_weights_keys or {}) if config.tie_word_embeddings else {}
     for one, other in ties.items():
@@ -123,6 +130,11 @@ class StoredTensor:
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         return self.mapped.get_slice(self.name)[index]
+
+    @property
+    def shape(self) -> torch.Size:
+        """Its shape, for which nothing is read."""
+        return torch.Size(self.mapped.get_slice(self.name).get_shape())
 
     def read(self) -> torch.Tensor:
         """Return it in memory of its own: the pages of a mapped file would stay beside what is made of them."""

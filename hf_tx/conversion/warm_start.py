@@ -11,7 +11,7 @@ from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
 from ..models.modeling_base import TxPreTrainedModel
 from ..models.modeling_decoder import TxDecoderForCausalLM
 from ..models.modeling_encoder_decoder import TxEncoderDecoderForConditionalGeneration
-from .convert import _no_progress_bar, _where, build_config, from_hf
+from .convert import _no_progress_bar, _where, build_config, empty_model, from_hf, require_shapes
 
 State = dict[str, torch.Tensor]
 
@@ -174,15 +174,10 @@ def _as_decoder(model: Any) -> tuple[dict[str, Any], State]:
 
 def _load(cls: Any, config: Any, state: State, source: Any, output_loading_info: bool) -> Any:
     """Return a new model with copies of these weights."""
-    with torch.device("meta"):
-        empty = cls(config)
-    shapes = {name: tensor.shape for name, tensor in empty.state_dict().items()}
-    for name, tensor in state.items():
-        if name in shapes and tensor.shape != shapes[name]:
-            raise ValueError(
-                f"{name} has the shape {tuple(tensor.shape)} in the source, and must have {tuple(shapes[name])}: "
-                "recurrent networks are others in one direction than in two, and changes may not change sizes."
-            )
+    shapes = {name: tensor.shape for name, tensor in state.items()}
+    reason = "recurrent networks are others in one direction than in two, and changes may not change sizes"
+    empty = empty_model(cls, config)
+    require_shapes(empty, shapes, reason)
     tied = empty.get_expanded_tied_weights_keys(all_submodels=True)
     for name, other in tied.items():
         if name in state and not torch.equal(state[name], state[other]):

@@ -124,16 +124,31 @@ class TxPreTrainedModel(PreTrainedModel):
         """Do nothing: the config takes the code along, and names all classes. The library calls this for classes that
         it has loaded from a checkpoint, and would copy the code once more."""
 
-    def save_pretrained(self, save_directory: Any, *args: Any, include_code: bool = True, **kwargs: Any) -> None:
+    def save_pretrained(
+        self,
+        save_directory: Any,
+        is_main_process: bool = True,
+        state_dict: dict[str, Any] | None = None,
+        *args: Any,
+        include_code: bool = True,
+        **kwargs: Any,
+    ) -> None:
         """Save weights, config and code; see the library's method of this name.
 
         Args:
             save_directory: folder to write to.
+            is_main_process: as in the library.
+            state_dict: as in the library.
             *args: as in the library.
             include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
                 with `trust_remote_code=True` and without hf_tx.
             **kwargs: as in the library.
         """
+        if not all(weight.is_contiguous() for weight in self.parameters()):
+            # Views of one storage: the library asks where each ends, which only contiguous tensors can say.
+            state = self.state_dict() if state_dict is None else state_dict
+            state_dict = {name: weight.contiguous() for name, weight in state.items()}
+        args = (is_main_process, state_dict, *args)
         if include_code:
             super().save_pretrained(save_directory, *args, **kwargs)
             return

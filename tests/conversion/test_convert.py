@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 import transformers as hf
@@ -197,6 +198,41 @@ def test_a_model_of_hf_tx_is_no_source() -> None:
         hf_tx.from_hf(hf_tx.from_hf(llama()))
 
 
+def test_adapters_are_to_be_merged_first(tmp_path: Any) -> None:
+    base = llama()
+    base.save_pretrained(tmp_path)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(target_modules=["q_proj"], init_lora_weights=False))
+    expected = adapted(TOKENS).logits
+    adapted.save_pretrained(tmp_path)
+    for source, message in [
+        (adapted, "source is a PeftModel: .*; merge its adapters"),
+        (base, "source has adapters in its layers: merge them first"),
+        (tmp_path, "holds adapters; merge them"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            hf_tx.from_hf(source)
+    torch.testing.assert_close(hf_tx.from_hf(adapted.merge_and_unload())(TOKENS).logits, expected)
+
+
+def test_code_of_a_family_that_is_not_known_is_not_run(tmp_path: Any) -> None:
+    """Nor is anybody asked whether to."""
+    (tmp_path / "configuration.py").write_text("raise SystemExit")
+    (tmp_path / "config.json").write_text('{"model_type": "x", "auto_map": {"AutoConfig": "configuration.X"}}')
+    with pytest.raises(NotExpressible, match="model_type = 'x': known families are"):
+        hf_tx.from_hf(tmp_path)
+
+
+def test_a_tensor_of_another_shape_than_the_config_says(tmp_path: Any) -> None:
+    theirs = llama()
+    theirs.model.layers[1].mlp.up_proj = nn.Linear(32, 8, bias=False)
+    theirs.save_pretrained(tmp_path)
+    for source in (theirs, tmp_path):
+        with pytest.raises(
+            ValueError, match=r"layers.1.mlp.up_proj.weight of the source has the shape \(8, 32\), and"
+        ):
+            hf_tx.from_hf(source)
+
+
 def test_a_model_without_weights_is_no_source() -> None:
     with torch.device("meta"):
         empty = hf.LlamaForCausalLM(hf.LlamaConfig(**STANDARD))
@@ -257,6 +293,21 @@ def test_shared_weights_are_trained_together() -> None:
     assert not theirs.transformer.h[0].attn.c_attn.weight[:, 64:].any()
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["state", "no_state"])
+def test_views_of_a_file_are_trained_and_saved(given: bool, tmp_path: Any) -> None:
+    """The matrices of GPT-2 are transposed views of one tensor; the file stays as it is."""
+    gpt2().save_pretrained(tmp_path / "theirs")
+    before = (tmp_path / "theirs" / "model.safetensors").read_bytes()
+    ours = hf_tx.from_hf(tmp_path / "theirs", copy=False)
+    ours(TOKENS, labels=TOKENS).loss.backward()
+    torch.optim.SGD(ours.parameters(), lr=0.1).step()
+    ours.save_pretrained(tmp_path / "ours", state_dict=ours.state_dict() if given else None)
+    again = hf_tx.TxDecoderForCausalLM.from_pretrained(tmp_path / "ours")
+    assert again.lm_head.weight is again.model.embed_tokens.weight
+    torch.testing.assert_close(again(TOKENS).logits, ours(TOKENS).logits)
+    assert (tmp_path / "theirs" / "model.safetensors").read_bytes() == before
+
+
 def test_the_source_stays_as_it_is() -> None:
     theirs = gpt2()
     before = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
@@ -272,6 +323,19 @@ def test_the_dtype() -> None:
     wide = hf_tx.from_hf(theirs, dtype=torch.float32)
     assert {weight.dtype for weight in wide.parameters()} == {torch.float32}
     assert hf_tx.to_hf(wide).dtype == torch.float32
+
+
+def test_weights_of_several_dtypes_are_not_rounded_silently() -> None:
+    theirs = llama().to(torch.bfloat16)
+    theirs.model.norm.float()
+    with pytest.raises(ValueError, match="weights in torch.bfloat16 and torch.float32, a model here has one: name it"):
+        hf_tx.from_hf(theirs)
+    assert torch.equal(hf_tx.from_hf(theirs, dtype="float32").model.norm.weight, theirs.model.norm.weight)
+
+
+def test_a_dtype_that_is_none() -> None:
+    with pytest.raises(ValueError, match="dtype = 'bf16': is no dtype of torch, such as 'bfloat16'"):
+        hf_tx.from_hf(llama(), dtype="bf16")
 
 
 def test_the_dtype_of_a_folder(tmp_path: Any) -> None:
@@ -367,7 +431,12 @@ def test_mixers_of_an_encoder_decoder_are_those_of_both_stacks() -> None:
     assert (ours.config.encoder.sliding_window, ours.config.decoder.sliding_window) == (3, 4)
 
 
-def test_misspelt_changes() -> None:
+def test_changes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"config_changes = \[1\]: must be a dict"):
+        hf_tx.from_hf(llama(), config_changes=[1])
+    message = r"embed_tokens.weight has the shape \(59, 32\) in the source, and must have \(60, 32\): changes may not"
+    with pytest.raises(ValueError, match=message):
+        hf_tx.from_hf(llama(), config_changes=dict(vocab_size=60))
     with pytest.raises(ValueError, match="has no field 'sliding_windw'. Did you mean 'sliding_window'"):
         hf_tx.from_hf(llama(), config_changes=dict(sliding_windw=4))
 
@@ -426,6 +495,15 @@ def test_a_model_that_was_never_converted() -> None:
         hf_tx.to_hf(ours, "qwen2")
     with pytest.raises(NotExpressible, match="model_type = 'bert': it is a hf_tx_encoder"):
         hf_tx.to_hf(ours, "bert")
+
+
+def test_what_is_dropped_is_not_reported_as_missing(monkeypatch: Any) -> None:
+    """An untied BERT has the bias of its head twice."""
+    said: list[str] = []
+    monkeypatch.setattr(hf.modeling_utils.logger, "handle", lambda record: said.append(record.getMessage()))
+    ours = hf_tx.from_hf(build(ENCODERS["bert_masked_lm_untied"]))
+    hf_tx.to_hf(ours)
+    assert not said
 
 
 def test_names_that_are_not_known() -> None:

@@ -1,12 +1,14 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Whole checkpoints, and the command that converts them."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers as hf
+from huggingface_hub import ModelCard
 from peers.parity import randomise
 from peers.tables import STANDARD
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -27,7 +29,8 @@ def source(tmp_path_factory: Any) -> Path:
     words = {"<pad>": 0, "<s>": 1, "</s>": 2, "a": 3, "b": 4, "c": 5, "<unk>": 6}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>").save_pretrained(folder)
+    tokens = dict(pad_token="<pad>", eos_token="</s>", model_max_length=STANDARD["max_position_embeddings"])
+    hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens).save_pretrained(folder)
     return folder
 
 
@@ -45,9 +48,10 @@ def test_there_and_back(source: Path, tmp_path: Path, capsys: Any) -> None:
     torch.testing.assert_close(model(inputs["input_ids"]).logits, theirs(inputs["input_ids"]).logits)
     assert model.generation_config.max_new_tokens == 6
     assert model.generate(**inputs).tolist() == theirs.generate(inputs["input_ids"]).tolist()
-    card = (ours / "README.md").read_text("utf-8")
-    assert f"base_model: {source}" in card
-    assert "LlamaForCausalLM" in card
+    card = ModelCard.load(ours / "README.md")
+    assert card.data.to_dict() == {"library_name": "transformers", "tags": ["hf_tx"]}
+    assert f"The weights come from `{source}` (LlamaForCausalLM)" in card.text
+    assert "except" not in card.text
 
     assert main(["convert", str(ours), str(back), "--to-hf"]) == 0
     returned = hf.AutoModelForCausalLM.from_pretrained(back)
@@ -72,6 +76,114 @@ def test_a_target_that_is_there_is_left_alone(source: Path, tmp_path: Path, caps
     assert main(["convert", str(source), str(tmp_path)]) == 2
     assert "name a folder that is new or empty" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_longer_texts(source: Path, tmp_path: Path) -> None:
+    assert main(["convert", str(source), str(tmp_path / "long"), "--context", "256"]) == 0
+    config = hf.AutoConfig.from_pretrained(tmp_path / "long")
+    assert (config.max_position_embeddings, config.rope_parameters["rope_type"]) == (256, "yarn")
+    assert hf.AutoTokenizer.from_pretrained(tmp_path / "long").model_max_length == 256
+    options = ["--context", "256", "--context-method", "linear"]
+    assert main(["convert", str(source), str(tmp_path / "linear"), *options]) == 0
+    assert hf.AutoConfig.from_pretrained(tmp_path / "linear").rope_parameters["rope_type"] == "linear"
+    assert "'context': 256, 'context_method': 'linear'" in (tmp_path / "linear" / "README.md").read_text("utf-8")
+
+
+CARD = """---
+license: mit
+language: [en, de]
+base_model: owner/name
+model-index: [{name: x, results: []}]
+---
+# It
+
+Reads a b c.
+"""
+
+
+def test_what_the_card_of_the_source_says_travels_along(source: Path, tmp_path: Path) -> None:
+    theirs, ours, back = (shutil.copytree(source, tmp_path / "theirs"), tmp_path / "ours", tmp_path / "back")
+    (theirs / "README.md").write_text(CARD, "utf-8")
+    assert main(["convert", str(theirs), str(ours)]) == 0
+    assert main(["convert", str(ours), str(back), "--to-hf"]) == 0
+    said = {"license": "mit", "language": ["en", "de"], "base_model": "owner/name", "library_name": "transformers"}
+    assert ModelCard.load(ours / "README.md").data.to_dict() == said | {"tags": ["hf_tx"]}
+    for folder in (ours, back):
+        card = ModelCard.load(folder / "README.md")
+        assert said.items() <= card.data.to_dict().items()
+        assert card.text.rstrip().endswith(f"## What the card of `{theirs}` says\n\n# It\n\nReads a b c.")
+
+
+def test_added_tokens_and_the_chat_template_travel_along(source: Path, tmp_path: Path) -> None:
+    theirs = shutil.copytree(source, tmp_path / "theirs")
+    tokenizer = hf.AutoTokenizer.from_pretrained(theirs)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<say>"]})
+    tokenizer.chat_template = "{% for message in messages %}<say> {{ message.content }}{% endfor %}"
+    tokenizer.save_pretrained(theirs)
+    model = hf.AutoModelForCausalLM.from_pretrained(theirs)
+    model.resize_token_embeddings(STANDARD["vocab_size"] + 1, mean_resizing=False)
+    model.save_pretrained(theirs)
+    assert main(["convert", str(theirs), str(tmp_path / "ours")]) == 0
+    assert main(["convert", str(tmp_path / "ours"), str(tmp_path / "back"), "--to-hf"]) == 0
+    chat = [{"role": "user", "content": "a b"}]
+    expected = tokenizer.apply_chat_template(chat)["input_ids"]
+    for folder in ("ours", "back"):
+        again = hf.AutoTokenizer.from_pretrained(tmp_path / folder)
+        assert again.apply_chat_template(chat)["input_ids"] == expected == [7, 3, 4]
+        config = hf.AutoConfig.from_pretrained(tmp_path / folder)
+        assert config.vocab_size == STANDARD["vocab_size"] + 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("tokenizer.json", b"{", "its tokenizer does not load: "),
+        ("README.md", b"---\na: [\n---\n", "README.md cannot be read: "),
+        ("model.safetensors", b"torn", "model.safetensors: is no whole file of weights: "),
+        ("config.json", b"{", "is not a valid JSON file"),
+        ("pytorch_model.bin", b"PK\x03\x04", "source: its weights do not load: "),
+    ],
+)
+def test_a_broken_file_is_named_and_nothing_is_left(
+    file: str, content: bytes, message: str, source: Path, tmp_path: Path, capsys: Any
+) -> None:
+    shutil.copytree(source, tmp_path / "source")
+    if file == "pytorch_model.bin":
+        (tmp_path / "source" / "model.safetensors").unlink()
+    (tmp_path / "source" / file).write_bytes(content)
+    assert main(["convert", str(tmp_path / "source"), str(tmp_path / "target")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("hf-tx convert: error: ")
+    assert message in error
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mixers", "sliding"], "sliding_window = None: must be set for mixer 'sliding'"),
+        (["--model-type", "mistral"], "model_type = 'mistral': is for the way back"),
+        (["--context-method", "yarn"], "context_method = 'yarn': needs context"),
+        (["--context", "8"], "max_position_embeddings = 8: must be above the 64 that the model has"),
+        (["--to-hf", "--context", "256", "--mixers", "full"], "mixers, context: changes of a model of hf_tx"),
+        (["--dtype", "bf16"], "dtype = 'bf16': is no dtype of torch, such as 'bfloat16'"),
+    ],
+)
+def test_options_without_a_meaning(
+    options: list[str], message: str, source: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert main(["convert", str(source), str(tmp_path / "target"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"), [('{"a', 'config-changes: {"a: is no JSON: '), ("[1]", "config-changes: [1]: must be an")]
+)
+def test_changes_that_are_no_object(changes: str, message: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["convert", "source", "target", "--config-changes", changes])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
