@@ -10,10 +10,10 @@ from transformers.utils import logging
 
 from ..models.masks import MaskGroup, mask_groups
 from ..models.mixers import MIXERS
-from ..models.modeling_base import TxPreTrainedModel
 from ..models.modeling_stack import TxStack
 from ..models.positions import POSITIONS
 from ..models.registry import nearest
+from .sources import require_ours
 
 logger = logging.get_logger(__name__)
 
@@ -105,8 +105,7 @@ def extend_context(
 
     ```
     """
-    if not isinstance(model, TxPreTrainedModel):
-        raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: see hf_tx.from_hf.")
+    require_ours(model)
     target, trained = max_position_embeddings, original_max_position_embeddings
     for field, value in (("max_position_embeddings", target), ("original_max_position_embeddings", trained)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):

@@ -23,12 +23,21 @@ from transformers.utils.hub import resolve_revision
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 from ..models.backend_rules import refusal
 from ..models.configuration_storage import _ALIASES
-from ..models.modeling_base import TxPreTrainedModel
 from ..models.registry import nearest
 from .families import FAMILIES, REFUSED
 from .family import ENCODER_DECODER, Family, Head
 from .fields import NotExpressible
-from .sources import Part, Parts, Source, StoredTensor, of_files, of_model
+from .sources import (
+    Part,
+    Parts,
+    Source,
+    StoredTensor,
+    dtypes_of,
+    of_files,
+    of_model,
+    refuse_adapters,
+    require_ours,
+)
 from .weights import Match, Plan
 
 logger = logging.get_logger(__name__)
@@ -103,8 +112,8 @@ def from_hf(
         raise ValueError(problem)
     dtype = found.dtype if dtype in (None, "auto") else dtype
     if dtype is None:
-        dtypes = sorted({str(each.dtype) for each in found.state.values() if each.is_floating_point()})
-        raise ValueError(f"source has weights in {' and '.join(dtypes)}, a model here has one: name it as dtype.")
+        dtypes = " and ".join(dtypes_of(found.state))
+        raise ValueError(f"source has weights in {dtypes}, and a converted model has one dtype: name it as dtype.")
 
     converted = _convert(found.state, plan, clones=copy and in_memory, lays_out=copy)
     changed = _changed(plain, mixers, config_changes)
@@ -142,10 +151,12 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
 
     Raises:
         NotExpressible: a setting that the family does not have; a ValueError.
-        ValueError: the model was not converted, and no family is named; or one that is not known.
+        ValueError: the model was not converted, and no family is named; or one that is not known; a model that is none
+            of hf_tx, or has adapters or weights of several dtypes.
     """
-    if not isinstance(model, TxPreTrainedModel):
-        raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx.")
+    require_ours(model)
+    state = model.state_dict()
+    refuse_adapters("model", state)
     origin = model.config.origin or {}
     model_type = model_type or origin.get("model_type")
     if model_type is None:
@@ -169,13 +180,17 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     plan = plan_of(model, family, head)
     if plan.unnamed:
         raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
+    if len(dtypes := dtypes_of(state)) > 1:
+        raise ValueError(
+            f"model has weights in {' and '.join(dtypes)}, and a converted one has one dtype: see model.to."
+        )
     cls = getattr(transformers, head.theirs)
     pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
     with _no_progress_bar(), _no_report():  # it would name what is dropped
         theirs, info = cls.from_pretrained(
             None,
             config=config,
-            state_dict={name: weight.clone() for name, weight in plan.to_theirs(model.state_dict()).items()},
+            state_dict={name: weight.clone() for name, weight in plan.to_theirs(state).items()},
             dtype=model.dtype,
             device_map=_where(model),
             output_loading_info=True,

@@ -99,7 +99,9 @@ class Family:
         for head in self.heads:
             if name in (head.theirs, head.ours):
                 return head
-        known = ", ".join(head.ours if name.startswith("Tx") else head.theirs for head in self.heads)
+        ours = name.startswith("Tx")
+        known = ", ".join(head.ours if ours else head.theirs for head in self.heads)
+        known += "" if ours else "; load it as one of these, and pass that as source"
         reason = f"{self.refused[name]}; " if name in self.refused else ""
         raise NotExpressible("architectures", [name], f"{reason}of {self.model_type}, these are: {known}")
 

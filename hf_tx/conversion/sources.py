@@ -3,7 +3,7 @@
 
 import copy as copies
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from transformers import GenerationConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
+
+from ..models.modeling_base import TxPreTrainedModel
 
 
 @dataclass
@@ -56,9 +58,8 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
     state = {name: tensor for name, tensor in model.state_dict().items() if name not in missing}
     if any(tensor.is_meta for tensor in state.values()):
         raise ValueError("source has no weights: it is on the meta device, or offloaded.")
-    if any(".base_layer." in name for name in state):
-        raise ValueError("source has adapters in its layers: merge them first (merge_and_unload of its PeftModel).")
-    dtypes = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
+    refuse_adapters("source", state)
+    dtypes = dtypes_of(state)
     output = model.get_output_embeddings()
     reader = model.get_decoder() if model.config.is_encoder_decoder else model
     return Source(
@@ -66,12 +67,43 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         cls=type(model),
         state=state,
         tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
-        dtype=model.dtype if loaded or len(dtypes) == 1 else None,
+        dtype=model.dtype if loaded or len(dtypes) < 2 else None,
         backend=None if loaded else model.config._attn_implementation,
         device=None if model.device.type == "cpu" else model.device,
         training=model.training,
         generation_config=copies.deepcopy(getattr(model, "generation_config", None)),
     )
+
+
+def refuse_adapters(what: str, names: Iterable[str]) -> None:
+    """Check that the weights with these names are those of a model alone.
+
+    Raises:
+        ValueError: some are of adapters in it.
+    """
+    if any(".base_layer." in name for name in names):
+        raise ValueError(f"{what} has adapters in its layers: merge them first (merge_and_unload of its PeftModel).")
+
+
+def dtypes_of(state: Mapping[str, torch.Tensor]) -> list[str]:
+    """Return the names of the floating point dtypes of tensors."""
+    return sorted({str(tensor.dtype) for tensor in state.values() if tensor.is_floating_point()})
+
+
+def require_ours(model: Any) -> None:
+    """Check that a model is one of hf_tx.
+
+    Raises:
+        ValueError: it is none, with the way to one.
+    """
+    if isinstance(model, TxPreTrainedModel):
+        return
+    way_out = "see hf_tx.from_hf"
+    if hasattr(model, "merge_and_unload"):
+        way_out = "merge its adapters first (merge_and_unload)"
+    elif isinstance(model, PreTrainedModel) and model.config.model_type.startswith("hf_tx"):
+        way_out = "it runs the code of its checkpoint; load it with hf_tx imported and without trust_remote_code"
+    raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: {way_out}.")
 
 
 def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: dict[str, Any]) -> Source | None:

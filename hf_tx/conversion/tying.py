@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from ..models.modeling_base import TxPreTrainedModel
+from .sources import require_ours
 
 
 def tie_embeddings(model: Any) -> Any:
@@ -77,8 +77,7 @@ def untie_embeddings(model: Any) -> Any:
 
 def _head_and_embeddings(model: Any) -> tuple[Any, Any]:
     """Return the output layer, and the embeddings that it can be tied to."""
-    if not isinstance(model, TxPreTrainedModel):
-        raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: see hf_tx.from_hf.")
+    require_ours(model)
     head = model.get_output_embeddings()
     if head is None:
         raise ValueError(

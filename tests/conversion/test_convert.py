@@ -14,7 +14,7 @@ import transformers as hf
 from peers.decoders import CAUSAL
 from peers.encoder_decoders import SEQ2SEQ
 from peers.encoders import ENCODERS
-from peers.parity import build, randomise
+from peers.parity import assert_close, build, randomise
 from peers.tables import STANDARD, VOCABULARY
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -328,7 +328,9 @@ def test_the_dtype() -> None:
 def test_weights_of_several_dtypes_are_not_rounded_silently() -> None:
     theirs = llama().to(torch.bfloat16)
     theirs.model.norm.float()
-    with pytest.raises(ValueError, match="weights in torch.bfloat16 and torch.float32, a model here has one: name it"):
+    with pytest.raises(
+        ValueError, match="weights in torch.bfloat16 and torch.float32, and a converted model has one dtype: name"
+    ):
         hf_tx.from_hf(theirs)
     assert torch.equal(hf_tx.from_hf(theirs, dtype="float32").model.norm.weight, theirs.model.norm.weight)
 
@@ -504,6 +506,28 @@ def test_what_is_dropped_is_not_reported_as_missing(monkeypatch: Any) -> None:
     ours = hf_tx.from_hf(build(ENCODERS["bert_masked_lm_untied"]))
     hf_tx.to_hf(ours)
     assert not said
+
+
+def test_models_that_do_not_go_back_as_they_are() -> None:
+    ours = hf_tx.from_hf(llama()).bfloat16()
+    ours.model.norm.float()
+    with pytest.raises(ValueError, match="weights in torch.bfloat16 and torch.float32, and a converted one has one"):
+        hf_tx.to_hf(ours)
+    adapted = peft.get_peft_model(ours.float(), peft.LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    expected = adapted(TOKENS).logits
+    with pytest.raises(ValueError, match="is a PeftModel, which is no model of hf_tx: merge its adapters first"):
+        hf_tx.to_hf(adapted)
+    with pytest.raises(ValueError, match="has adapters in its layers: merge them first"):
+        hf_tx.to_hf(ours)
+    assert_close(hf_tx.to_hf(adapted.merge_and_unload())(TOKENS).logits, expected, "logits")
+
+
+def test_a_model_that_runs_the_code_of_its_checkpoint() -> None:
+    """Its classes have the names of ours, and are others."""
+    copied = type("TxDecoderForCausalLM", (hf.PreTrainedModel,), {})(hf.PreTrainedConfig())
+    copied.config.model_type = "hf_tx_decoder"
+    with pytest.raises(ValueError, match="no model of hf_tx: it runs the code of its checkpoint; load it with hf_tx"):
+        hf_tx.to_hf(copied)
 
 
 def test_names_that_are_not_known() -> None:
