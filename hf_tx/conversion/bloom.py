@@ -18,7 +18,7 @@ BLOOM = Family(
         derived("intermediate_size", lambda config: 4 * config.hidden_size),
         only("a residual leaves out the norm", apply_residual_connection_post_layernorm=False),
         unread("pretraining_tp", "slow_but_exact"),  # how products are split
-        always(position_type="alibi", embedding_norm=True, hidden_act="gelu_new", **LAYER_NORM),
+        always(embedding_dropout=0.0, position_type="alibi", embedding_norm=True, hidden_act="gelu_new", **LAYER_NORM),
     ),
     weights=(
         rule("word_embeddings", "embed_tokens"),

@@ -60,9 +60,8 @@ def from_hf(
 ) -> Any:
     """Return a model of the library as a model of hf_tx that computes the same.
 
-    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, ModernBERT after
-    attention and before the output of question answering, and OPT, Phi-3, StableLM and BLOOM have none on their
-    embeddings.
+    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, and ModernBERT
+    after attention and before the output of question answering.
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.

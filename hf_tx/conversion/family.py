@@ -186,8 +186,9 @@ def flatten(config: Any) -> dict[str, Any]:
             found |= {f"{name}.{inner}": value for inner, value in own.items() if inner not in _SAID_ABOVE}
         elif name not in _NO_SETTINGS:
             found[name] = stored.get(name)
-    if found.get("classifier_dropout") is None:
-        found["classifier_dropout"] = found.get("hidden_dropout")  # its default
+    for name in ("classifier_dropout", "embedding_dropout"):
+        if found.get(name) is None:
+            found[name] = found.get("hidden_dropout")  # their default
     return found
 
 

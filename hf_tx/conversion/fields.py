@@ -104,21 +104,6 @@ def unread(*names: str) -> Entry:
     return Entry(names, (), lambda config: {}, lambda _: {})
 
 
-def dropout(embeddings: str, layers: str) -> Entry:
-    """Dropout of the embeddings and of what a layer adds, which is one probability here."""
-
-    def read(config: Any) -> dict[str, Any]:
-        first, second = getattr(config, embeddings), getattr(config, layers)
-        if first != second:
-            raise NotExpressible(
-                embeddings, first, f"the embeddings have the dropout of the layers, {layers} = {second}"
-            )
-        return {"hidden_dropout": second}
-
-    names = (embeddings, layers)
-    return Entry(names, ("hidden_dropout",), read, lambda settings: dict.fromkeys(names, settings["hidden_dropout"]))
-
-
 def in_stacks(*entries: Entry) -> tuple[Entry, ...]:
     """Turn entries of one stack into entries that give both stacks of an encoder-decoder the same."""
 

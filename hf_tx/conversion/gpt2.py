@@ -4,10 +4,9 @@
 from typing import Any
 
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import Entry, always, computed, dropout, only, renamed, same, unread
+from .fields import Entry, always, computed, only, renamed, same, unread
 from .weights import rule
 
-DROPOUT = dropout("embd_pdrop", "resid_pdrop")
 N_INNER = computed(
     "n_inner",
     "intermediate_size",
@@ -20,7 +19,9 @@ NAMES = renamed(
     n_layer="num_hidden_layers",
     n_head="num_attention_heads",
     activation_function="hidden_act",
+    embd_pdrop="embedding_dropout",
     attn_pdrop="attention_dropout",
+    resid_pdrop="hidden_dropout",
     layer_norm_epsilon="norm_eps",
 )
 LAYER_NORM = dict(norm_type="layernorm", ffn_type="mlp", attention_bias=True, attention_out_bias=True, mlp_bias=True)
@@ -42,7 +43,6 @@ GPT2 = Family(
         same("vocab_size"),
         NAMES,
         N_INNER,
-        DROPOUT,
         CLASSIFIER_DROPOUT,
         Entry(
             ("scale_attn_weights", "scale_attn_by_inverse_layer_idx"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from .family import DECODER, Family, decoder_heads
 from .fields import Settings, always, computed, same
-from .gpt2 import DROPOUT, N_INNER, NAMES
+from .gpt2 import N_INNER, NAMES
 from .weights import layers, rule
 
 
@@ -29,7 +29,6 @@ GPTJ = Family(
         same("vocab_size"),
         NAMES,
         N_INNER,
-        DROPOUT,
         computed("rotary_dim", "rope_parameters", _read_rope, _write_rope),
         always(norm_type="layernorm", parallel_residual=True, parallel_shared_norm=True, ffn_type="mlp"),
         always(mlp_bias=True, rope_interleaved=True, lm_head_bias=True),

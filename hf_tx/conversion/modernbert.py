@@ -51,7 +51,7 @@ MODERNBERT = Family(
             lambda config: _POOLINGS[config.classifier_pooling],
             lambda settings: {ours: theirs for theirs, ours in _POOLINGS.items()}[settings["classifier_pooling"]],
         ),
-        only("what the layers add would have it too", embedding_dropout=0.0),
+        same("embedding_dropout"),
         only("what has no label has -100", sparse_pred_ignore_index=-100),
         unread("sparse_prediction"),  # whether logits without a label are left out
         unread("initializer_cutoff_factor", "deterministic_flash_attn", "cls_token_id", "sep_token_id"),

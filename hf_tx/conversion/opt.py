@@ -61,7 +61,14 @@ OPT = Family(
         ),
         several("enable_bias", "attention_bias", "attention_out_bias", "mlp_bias"),
         several("layer_norm_elementwise_affine", "norm_affine", "norm_bias"),
-        always(position_type="learned", position_offset=2, norm_type="layernorm", norm_eps=1e-5, ffn_type="mlp"),
+        always(
+            embedding_dropout=0.0,
+            position_type="learned",
+            position_offset=2,
+            norm_type="layernorm",
+            norm_eps=1e-5,
+            ffn_type="mlp",
+        ),
     ),
     weights=(
         rule("decoder.embed_tokens", "embed_tokens"),

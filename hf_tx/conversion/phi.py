@@ -2,7 +2,7 @@
 """Phi (1, 1.5, 2), and Phi-3."""
 
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import always, dropout, renamed, same, unread
+from .fields import always, renamed, same, unread
 from .llama import HEAD_DIM, LLAMA_FIELDS, ONE_WINDOW, SIZES, rope
 from .weights import layers, rule
 
@@ -15,7 +15,7 @@ PHI = Family(
         CLASSIFIER_DROPOUT,
         same("hidden_act", "attention_dropout"),
         renamed(layer_norm_eps="norm_eps", qk_layernorm="qk_norm"),
-        dropout("embd_pdrop", "resid_pdrop"),
+        renamed(embd_pdrop="embedding_dropout", resid_pdrop="hidden_dropout"),
         rope(partial=True),
         always(norm_type="layernorm", parallel_residual=True, parallel_shared_norm=True, ffn_type="mlp"),
         always(attention_bias=True, attention_out_bias=True, mlp_bias=True, lm_head_bias=True),
@@ -46,6 +46,7 @@ PHI3 = Family(
         rope(partial=True),
         ONE_WINDOW,
         renamed(resid_pdrop="hidden_dropout"),
+        always(embedding_dropout=0.0),
         # The first is read by no model; the second also stands in the parameters of the rope that needs it.
         unread("embd_pdrop", "original_max_position_embeddings"),
     ),

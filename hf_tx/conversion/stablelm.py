@@ -22,7 +22,7 @@ STABLELM = Family(
             lambda settings: {"use_parallel_residual": settings["parallel_residual"]},
         ),
         norms_of_heads("qk_layernorm"),
-        always(norm_type="layernorm", attention_out_bias=False),
+        always(embedding_dropout=0.0, norm_type="layernorm", attention_out_bias=False),
     ),
     weights=weights(
         LAYER | {f"mixer__{part}_norm": f"self_attn.{part}_layernorm.norms.#" for part in "qk"},

@@ -2,7 +2,7 @@
 """StarCoder2."""
 
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import always, dropout, renamed, same, several
+from .fields import always, renamed, same, several
 from .llama import ATTENTION, HEAD_DIM, ONE_WINDOW, SIZES, rope, weights
 
 STARCODER2 = Family(
@@ -12,9 +12,8 @@ STARCODER2 = Family(
         *SIZES,
         HEAD_DIM,
         CLASSIFIER_DROPOUT,
-        same("hidden_act", "attention_dropout"),
-        renamed(norm_epsilon="norm_eps"),
-        dropout("embedding_dropout", "residual_dropout"),
+        same("hidden_act", "attention_dropout", "embedding_dropout"),
+        renamed(norm_epsilon="norm_eps", residual_dropout="hidden_dropout"),
         several("use_bias", "attention_bias", "attention_out_bias", "mlp_bias"),
         rope(),
         ONE_WINDOW,

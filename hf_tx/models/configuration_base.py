@@ -101,7 +101,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         intermediate_size: features inside the feed-forward layer. Default: `4 * hidden_size`.
         mlp_bias: whether its projections have a bias.
         attention_dropout: dropout of the attention weights.
-        hidden_dropout: dropout of the embeddings and of what a layer adds.
+        hidden_dropout: dropout of what a layer adds.
+        embedding_dropout: dropout of the embeddings. Default: `hidden_dropout`.
         ffn_dropout: dropout inside the feed-forward layer.
         layerdrop: probability that a layer is left out in training (Fan et al., 2019,
             https://huggingface.co/papers/1909.11556). Its weights then have no gradient, which
@@ -178,6 +179,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     mlp_bias: bool = False
     attention_dropout: int | float = 0.0
     hidden_dropout: int | float = 0.0
+    embedding_dropout: int | float | None = None
     ffn_dropout: int | float = 0.0
     layerdrop: int | float = 0.0
     classifier_dropout: int | float | None = None

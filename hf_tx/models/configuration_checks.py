@@ -143,7 +143,8 @@ def check_layer(config: Any, mixer: str) -> None:
     FEED_FORWARDS.get(config.ffn_type)
     require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
-    for field in ("attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout", "layerdrop"):
+    dropouts = ("attention_dropout", "hidden_dropout", "embedding_dropout", "ffn_dropout", "classifier_dropout")
+    for field in (*dropouts, "layerdrop"):
         value = getattr(config, field)
         require(value is None or 0 <= value < 1, field, value, "must lie in [0, 1)")
     for field in ("attn_logit_softcapping", "attention_scale"):

@@ -51,7 +51,8 @@ class TxStack(TxPreTrainedModel):
         self.embed_norm = build_norm(config, summed) if config.embedding_norm else None
         self.projects_tokens = config.embedding_projection == "tokens"
         self.embed_proj = nn.Linear(tokens, size, bias=not self.projects_tokens) if tokens != size else None
-        self.dropout, self.layerdrop = config.hidden_dropout, config.layerdrop
+        self.dropout = config.hidden_dropout if config.embedding_dropout is None else config.embedding_dropout
+        self.layerdrop = config.layerdrop
 
         self.starts_from_source = self.crosses and config.initial_state == "encoder"
         layer_configs = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]

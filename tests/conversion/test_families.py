@@ -130,6 +130,35 @@ def test_an_encoder_decoder_goes_out_without_an_origin(name: str) -> None:
     assert torch.equal(back(**inputs).loss, theirs(**inputs).loss)
 
 
+DROPOUTS = {
+    "gpt2": dict(embd_pdrop=0.4, resid_pdrop=0.0),
+    "gptj": dict(embd_pdrop=0.4, resid_pdrop=0.0),
+    "phi": dict(embd_pdrop=0.4, resid_pdrop=0.1),
+    "starcoder2": dict(embedding_dropout=0.4, residual_dropout=0.0),
+    "modernbert": dict(embedding_dropout=0.4),
+    "gpt_neox": dict(hidden_dropout=0.4),
+    "opt": dict(dropout=0.4),
+    "phi3": dict(resid_pdrop=0.4),
+    "stablelm": dict(hidden_dropout=0.4),
+    "bloom": dict(hidden_dropout=0.4),
+}
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_embeddings_have_their_dropout_in_training(name: str) -> None:
+    """One that layers have not, one that they have as well, or none."""
+    theirs = hf.AutoModel.from_config(config_of(name, **DROPOUTS[name])).train()
+    randomise(theirs)
+    ours = hf_tx.from_hf(theirs)
+    tokens = torch.randint(3, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(1))
+    states = []
+    for model in (theirs, ours):
+        torch.manual_seed(0)
+        states.append(model(tokens, output_hidden_states=True).hidden_states[0])
+    assert_close(states[1], states[0], "embeddings")
+    assert_same(theirs, hf_tx.to_hf(ours))
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_field_is_understood(name: str) -> None:
     """Also those that are null here, and those that a later version of the library adds."""
@@ -145,15 +174,12 @@ REFUSALS = [
     ("llama", dict(rope_parameters=PARTIAL), "rope_parameters = {"),
     ("llama", dict(quantization_config={"quant_method": "bitsandbytes"}), "quantization_config = {"),
     ("mistral", dict(layer_types=["full_attention"] * 3), "layer_types = ["),
-    ("gpt2", dict(embd_pdrop=0.2), "embd_pdrop = 0.2: the embeddings have the dropout of the layers"),
     ("gpt2", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
-    ("starcoder2", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
-    ("phi", dict(embd_pdrop=0.1), "embd_pdrop = 0.1"),
     ("bert", dict(is_decoder=True), "is_decoder = True"),
     ("bert", dict(position_embedding_type="relative_key"), "position_embedding_type = 'relative_key'"),
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
@@ -162,7 +188,6 @@ REFUSALS = [
     ("mpnet", dict(pad_token_id=0), "pad_token_id = 0"),
     ("mpnet", dict(relative_attention_num_buckets=16), "relative_attention_num_buckets = 16"),
     ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
-    ("modernbert", dict(embedding_dropout=0.1), "embedding_dropout = 0.1"),
     ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),
     ("marian", dict(decoder_vocab_size=90), "decoder_vocab_size = 90: the stacks share embeddings"),
     ("t5gemma", dict(is_encoder_decoder=False), "is_encoder_decoder = False"),

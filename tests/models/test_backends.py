@@ -571,7 +571,7 @@ def test_flash_masks_are_what_the_library_expects(flash):
 
 
 # ---------------------------------------------------------------------------------------------------- dropout (C30)
-DROPOUTS = dict(attention_dropout=0.5, hidden_dropout=0.3, ffn_dropout=0.4)
+DROPOUTS = dict(attention_dropout=0.5, hidden_dropout=0.3, embedding_dropout=0.3, ffn_dropout=0.4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -98,6 +98,7 @@ ROUND_TRIPS: dict[str, tuple[str, dict[str, Any]]] = {
             mlp_bias=True,
             attention_dropout=0.1,
             hidden_dropout=0.2,
+            embedding_dropout=0.15,
             ffn_dropout=0.3,
             classifier_dropout=0.4,
             initializer_range=0.5,
@@ -328,6 +329,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # dropout
     (dict(attention_dropout=1.5), ("attention_dropout = 1.5", "[0, 1)")),
     (dict(hidden_dropout=1.0), ("hidden_dropout = 1.0", "[0, 1)")),
+    (dict(embedding_dropout=1.0), ("embedding_dropout = 1.0", "[0, 1)")),
     (dict(ffn_dropout=-0.1), ("ffn_dropout = -0.1", "[0, 1)")),
     (dict(classifier_dropout=1), ("classifier_dropout = 1", "[0, 1)")),
     (dict(layerdrop=1), ("layerdrop = 1", "[0, 1)")),

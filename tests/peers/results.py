@@ -11,12 +11,15 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parents[1]
 PATH = Path(__file__).with_name("RESULTS.md")
 COLUMNS = ("family", "variant", "states, logits, loss", "gradients", "generate", "there and back")
 COMPARED = "test_states_logits_loss_and_gradients_equal_the_peers"
+CLASSES = "test_every_class_computes_the_same_and_comes_back"
 CHECKS = {COMPARED: (2, 3), "test_generated_tokens_equal_the_peers": (4,), "test_there_and_back": (5,)}
 
 HEADER = """# Models of transformers as models of hf_tx
@@ -29,14 +32,15 @@ model of hf_tx of it. Compared are all hidden states, logits, loss and the gradi
 writes, with a dynamic cache, a static one and none; and the tensors (bit by bit) and the config that `to_hf` gives
 back.
 
-{count} families go in and out, in {variants} variants; {passed} of {cases} cases pass.
+{count} families go in and out, in {variants} variants; {passed} of {cases} cases pass. So do their {classes} classes,
+each of which computes the same and comes back: {classes_passed} pass.
 
 """
 REFUSALS = """
 ## What is not expressible
 
-A field whose value changes the function, and that hf_tx cannot compute, is refused; nothing is converted to something
-else.
+A field whose value changes the function, and that hf_tx cannot compute, is refused, and so are classes and families;
+nothing is converted to something else.
 
 """
 
@@ -53,18 +57,24 @@ def refusals() -> Iterator[tuple[str, str]]:
     """Yield the families with what of them is refused, and the messages."""
     from conversion.test_families import REFUSALS, config_of
 
-    from hf_tx.conversion import NotExpressible
-    from hf_tx.conversion.convert import family_of
+    from hf_tx.conversion import FAMILIES, NotExpressible
+    from hf_tx.conversion.convert import family_named, family_of
     from hf_tx.conversion.families import REFUSED
 
-    for name, changes, _ in REFUSALS:
+    def of_fields(name: str, changes: dict[str, Any]) -> None:
         config = config_of(name, **changes)
+        family_of(config).read(config)
+
+    attempts = [(name, partial(of_fields, name, changes)) for name, changes, _ in REFUSALS]
+    attempts += [(name, partial(family.head_of, cls)) for name, family in FAMILIES.items() for cls in family.refused]
+    attempts += [(name, partial(family_named, name)) for name in REFUSED]
+    for name, attempt in attempts:
         try:
-            family_of(config).read(config)
+            attempt()
         except NotExpressible as error:
             yield name, str(error)
-    for name, reason in REFUSED.items():
-        yield name, str(NotExpressible("model_type", name, reason))
+        else:
+            raise AssertionError(f"{name} is expressible: {attempt}")
 
 
 def table(lines: list[tuple[str, ...]]) -> str:
@@ -102,8 +112,6 @@ def document(report: Path) -> str:
     """Return the text for a report of pytest in the format of JUnit."""
     import transformers
 
-    from hf_tx.conversion import FAMILIES
-
     cases, lines = read(report), [COLUMNS]
     for variant, family in rows().items():
         line = [f"`{family}`", f"`{variant}`", "", "", "", ""]
@@ -114,12 +122,15 @@ def document(report: Path) -> str:
     passed = [
         case[1] for (test, variant), found in cases.items() if test in CHECKS and variant in rows() for case in found
     ]
+    classes = [case[1] for (test, _), found in cases.items() if test == CLASSES for case in found]
     header = HEADER.format(
         version=transformers.__version__,
-        count=len(FAMILIES),
+        count=len(set(rows().values())),
         variants=len(rows()),
         passed=sum(passed),
         cases=len(passed),
+        classes=len(classes),
+        classes_passed=sum(classes),
     )
     refused = [("family", "message"), *((f"`{name}`", f"`{message}`") for name, message in refusals())]
     return header + table(lines) + REFUSALS + table(refused)
@@ -138,7 +149,7 @@ def main() -> int:
                 "-q",
                 *map(str, files),
                 "-k",
-                " or ".join(CHECKS),
+                " or ".join((*CHECKS, CLASSES)),
                 f"--junitxml={report}",
             ],
             cwd=TESTS.parent,

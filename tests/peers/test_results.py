@@ -4,18 +4,25 @@
 from pathlib import Path
 
 import pytest
+from conversion.test_families import HEADS
 from peers.results import CHECKS, PATH, document, listed, refusals, rows
-from peers.test_parity import CAUSAL, PEERS, SEQ2SEQ
+from peers.test_parity import CAUSAL, PEERS, SEQ2SEQ, comparisons
+
+from hf_tx.conversion import FAMILIES
 
 
 def test_the_committed_table_is_that_of_the_tests() -> None:
     """If this fails: `python tests/peers/results.py`."""
     text = PATH.read_text("utf-8")
     variants, messages = rows(), list(refusals())
+    assert set(variants.values()) == set(FAMILIES)
     cells = listed(text)
     assert [tuple(line) for line in cells[: len(variants)]] == [(family, name) for name, family in variants.items()]
     assert [tuple(line) for line in cells[len(variants) :]] == messages
     assert "fails" not in text
+    cases = len(comparisons()) + 2 * len(CAUSAL | SEQ2SEQ) + len(PEERS)
+    assert f"{len(FAMILIES)} families go in and out, in {len(PEERS)} variants; {cases} of {cases} cases pass." in text
+    assert f"{len(HEADS)} classes,\neach of which computes the same and comes back: {len(HEADS)} pass." in text
     lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")][: len(variants)]
     for _, variant, compared, gradients, generated, back in lines:
         name = variant.strip("`")
