@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What a family is: its config table, its weight table and its heads."""
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -157,7 +158,7 @@ class Family:
                 written = written | changes
         if written != stored:
             try:
-                base = type(base).from_dict(written)
+                base = type(base).from_dict(copy.deepcopy(written))  # which fills in rope parameters in place
             except (KeyError, ValueError, StrictDataclassError) as error:
                 changes = {name: value for name, value in written.items() if value != stored.get(name)}
                 reason = f"the config of a {self.model_type} refuses it: {error}"

@@ -5,6 +5,7 @@ That what comes in computes the same is shown by `tests/peers`, with the same va
 """
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "t5gemma": dict(encoder=T5GEMMA_STACK, decoder=T5GEMMA_STACK),
     **dict.fromkeys(("bart", "mbart", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
 }
+PUBLISHED = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
 HEADS = [
     pytest.param(name, head, id=head.theirs)
     for name, family in FAMILIES.items()
@@ -157,6 +159,19 @@ def test_embeddings_have_their_dropout_in_training(name: str) -> None:
         states.append(model(tokens, output_hidden_states=True).hidden_states[0])
     assert_close(states[1], states[0], "embeddings")
     assert_same(theirs, hf_tx.to_hf(ours))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_configs_as_they_are_published(name: str) -> None:
+    """Of well-known checkpoints, with their sizes made small: names of old versions, fields of other code, and values
+    that no default has."""
+    cls = CONFIG_MAPPING[PUBLISHED[name]["model_type"]]
+    config = cls.from_dict(dict(PUBLISHED[name]))
+    family = family_of(config)
+    head = family.head_of(config.architectures[0])
+    settings = family.read(config) | head.settings
+    written = family.write(family.build(settings), cls(), head)  # raises unless it says the same
+    assert type(written) is cls
 
 
 @pytest.mark.parametrize("name", FAMILIES)
