@@ -94,7 +94,7 @@ def from_hf(
         NotExpressible: a field of the source has a value that hf_tx cannot compute; a ValueError.
         ValueError: a family that is not known, a tensor without a rule or of another shape than the config says,
             weights of several dtypes in memory and no `dtype`, adapters that are not merged, a change of a field that
-            does not exist, or one of the shape of a weight.
+            does not exist, or one of the shape of a weight or of which weights are tied.
         OSError: files that are not there, or not whole.
     """
     if isinstance(dtype, str) and dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
@@ -356,7 +356,7 @@ def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | No
     Raises:
         ValueError: a change of a field that does not exist.
     """
-    known = kind._changeable() | _ALIASES
+    known = (kind._changeable() | _ALIASES) - {"dtype", "architectures"}  # which loading decides
     for name in changes or {}:
         if name not in known:
             raise ValueError(f"config_changes: {kind.__name__} has no field {name!r}.{nearest(name, known)}")
@@ -393,8 +393,14 @@ def _changed(model: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
         return config
     changed = build_config(type(config), config.to_dict(), changes)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    reason = "changes may not change sizes (resize_token_embeddings can, afterwards)"
-    require_shapes(empty_model(type(model), changed), shapes, reason)
+    empty = empty_model(type(model), changed)
+    require_shapes(empty, shapes, "changes may not change sizes (resize_token_embeddings can, afterwards)")
+    before, after = (each.get_expanded_tied_weights_keys(all_submodels=True) for each in (model, empty))
+    if before != after:
+        other = sorted(before.keys() ^ after.keys())
+        raise ValueError(
+            f"config_changes: tie or untie {other}; tie_embeddings and untie_embeddings do that afterwards."
+        )
     return changed
 
 

@@ -439,6 +439,13 @@ def test_changes_that_do_not_fit() -> None:
     message = r"embed_tokens.weight has the shape \(59, 32\) in the source, and must have \(60, 32\): changes may not"
     with pytest.raises(ValueError, match=message):
         hf_tx.from_hf(llama(), config_changes=dict(vocab_size=60))
+    for tied in (True, False):
+        with pytest.raises(
+            ValueError, match=r"tie or untie \['lm_head.weight'\]; tie_embeddings and untie_embeddings"
+        ):
+            hf_tx.from_hf(llama(tie_word_embeddings=tied), config_changes=dict(tie_word_embeddings=not tied))
+    with pytest.raises(ValueError, match="has no field 'dtype'"):
+        hf_tx.from_hf(llama(), config_changes=dict(dtype="float16"))
     with pytest.raises(ValueError, match="has no field 'sliding_windw'. Did you mean 'sliding_window'"):
         hf_tx.from_hf(llama(), config_changes=dict(sliding_windw=4))
 
