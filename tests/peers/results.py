@@ -32,8 +32,8 @@ model of hf_tx of it. Compared are all hidden states, logits, loss and the gradi
 writes, with a dynamic cache, a static one and none; and the tensors (bit by bit) and the config that `to_hf` gives
 back.
 
-{count} families go in and out, in {variants} variants; {passed} of {cases} cases pass. So do their {classes} classes,
-each of which computes the same and comes back: {classes_passed} pass.
+{count} families go in and out, in {variants} variants; {passed} of {cases} cases pass. Of their {classes} classes,
+{classes_passed} compute the same and come back.
 
 """
 REFUSALS = """
