@@ -289,6 +289,7 @@ def test_sinusoids_are_told_of(monkeypatch: Any) -> None:
     ("arguments", "message"),
     [
         ((LENGTH,), f"max_position_embeddings = {LENGTH}: must be above the {LENGTH} that the model has"),
+        ((None,), "max_position_embeddings = None: must be an integer"),
         ((0,), "max_position_embeddings = 0: must be an integer of at least 1"),
         ((256.0,), "max_position_embeddings = 256.0: must be an integer"),
         ((True,), "max_position_embeddings = True: must be an integer"),
@@ -298,6 +299,7 @@ def test_sinusoids_are_told_of(monkeypatch: Any) -> None:
         ((LONG, "yarn", dict(beta_fst=1.0)), "beta_fst: is no parameter of 'yarn'. Did you mean 'beta_fast'"),
         ((LONG, "linear", dict(factor=2.0)), "factor: is no parameter of 'linear'. Known: there are none"),
         ((LONG, None, dict(original_max_position_embeddings=-1)), "original_max_position_embeddings = -1: must be"),
+        ((LONG, None, dict(original_max_position_embeddings=0)), "original_max_position_embeddings = 0: must be"),
     ],
 )
 def test_refusals(arguments: Any, message: str) -> None:
