@@ -107,8 +107,8 @@ def extend_context(
     """
     require_ours(model)
     target, trained = max_position_embeddings, original_max_position_embeddings
-    given = {"max_position_embeddings": target, "original_max_position_embeddings": 1 if trained is None else trained}
-    for field, value in given.items():
+    asked = {"max_position_embeddings": target, "original_max_position_embeddings": 1 if trained is None else trained}
+    for field, value in asked.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{field} = {value!r}: must be an integer of at least 1.")
     if method is not None and method not in METHODS:
