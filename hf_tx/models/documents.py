@@ -96,7 +96,7 @@ def find_documents(
         ranks, real = None, None
         rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
     else:
-        ranks, real = attention_mask.cumsum(-1) - 1, attention_mask[:, -length:].bool()
+        ranks, real = attention_mask.long().cumsum(-1) - 1, attention_mask[:, -length:].bool()
         rank = ranks[:, -length:]
     start = rank - position_ids
     begins = position_ids == 0

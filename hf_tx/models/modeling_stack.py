@@ -316,6 +316,10 @@ class TxStack(TxPreTrainedModel):
                 f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "
                 f"{inputs_embeds.shape[1]}: it must cover both."
             )
+        if position_ids is not None and position_ids.shape[-1] != inputs_embeds.shape[1]:
+            raise ValueError(
+                f"position_ids has {position_ids.shape[-1]} positions, the input {inputs_embeds.shape[1]}."
+            )
         packed_positions = position_ids
         if position_ids is None:
             if seq_idx is not None and isinstance(past, int) and past > 0:
