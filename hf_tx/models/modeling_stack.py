@@ -107,7 +107,10 @@ class TxStack(TxPreTrainedModel):
                 token_type_ids = torch.zeros_like(position_ids)
             inputs_embeds = inputs_embeds + self.embed_types(token_type_ids)
         elif token_type_ids is not None and not is_tracing(token_type_ids) and bool(token_type_ids.any()):
-            raise ValueError("token_type_ids are given, but type_vocab_size = 0: the model has no token types.")
+            raise ValueError(
+                "token_type_ids are given, but type_vocab_size = 0: the model has no token types. Leave them out: "
+                "tokenizer.model_input_names = ['input_ids', 'attention_mask']."
+            )
         for scheme in self.positions.values():
             inputs_embeds = scheme.embed(inputs_embeds, position_ids)
         if self.embed_norm is not None:
