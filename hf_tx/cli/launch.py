@@ -5,8 +5,6 @@ import argparse
 import importlib.util
 from typing import Any
 
-EXTRA = "serving"
-
 
 class Launcher:
     """A command that passes its arguments on, `--help` too.
@@ -30,7 +28,7 @@ class Launcher:
     def run(self, arguments: argparse.Namespace) -> int:
         absent = [name for name in self.libraries if not importlib.util.find_spec(name)]
         if absent:
-            raise ImportError(f'{", ".join(absent)} cannot be found; install them by `pip install "hf_tx[{EXTRA}]"`')
+            raise ImportError(f'{", ".join(absent)} cannot be found; install them by `pip install "hf_tx[serving]"`')
         import transformers
         import typer
 

@@ -108,6 +108,7 @@ def find_documents(
         known[:, 0] = True
         if real is not None:
             known = (known & real) | (real & (real.cumsum(-1) == 1))
+        # By index: where an exporter stands in for it, cummax() returns a plain tuple.
         start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1)[0]
     start = start.expand(batch, -1)
     if real is not None:
