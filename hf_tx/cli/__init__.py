@@ -4,15 +4,24 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
 from ..models.version import __version__
 from . import check, convert, estimate, plugins
+from .launch import chat, serve
 
 # One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
 # imported in run().
-_COMMANDS = {"check": check, "convert": convert, "estimate": estimate, "plugins": plugins}
+_COMMANDS: dict[str, Any] = {
+    "chat": chat,
+    "check": check,
+    "convert": convert,
+    "estimate": estimate,
+    "plugins": plugins,
+    "serve": serve,
+}
 #: What bad input raises, of which the message is printed.
 BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError)
 
@@ -22,7 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hf_tx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module in _COMMANDS.items():
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        settings = getattr(module, "PARSER", {})
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP, **settings)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return parser

@@ -143,6 +143,9 @@ class TxConfigMixin:
             close = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
             if close and key not in names:
                 raise ValueError(f"{cls.__name__} has no field {key!r}. Did you mean {close[0]!r}?")
+        for key in ("dtype", "torch_dtype"):
+            if kwargs.get(key) == "auto":  # what the file says
+                del kwargs[key]
         # The library would assign changes to the finished config, where nothing derives from them or checks them.
         changes = {key: kwargs.pop(key) for key in list(kwargs) if key in cls._field_names() | _ALIASES}
         return super().from_dict(cls._changed(cls._clean(config_dict), changes), **kwargs)  # type: ignore[misc]

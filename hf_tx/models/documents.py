@@ -36,7 +36,7 @@ def positions_of(
     if seq_idx is not None:
         changed = torch.zeros_like(seq_idx, dtype=torch.bool)
         changed[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
-        rank = rank - torch.where(changed, before, 0).cummax(-1).values
+        rank = rank - torch.where(changed, before, 0).cummax(-1)[0]
     return rank.clamp(min=0)
 
 
@@ -96,7 +96,7 @@ def find_documents(
         ranks, real = None, None
         rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
     else:
-        ranks, real = attention_mask.cumsum(-1) - 1, attention_mask[:, -length:].bool()
+        ranks, real = attention_mask.long().cumsum(-1) - 1, attention_mask[:, -length:].bool()
         rank = ranks[:, -length:]
     start = rank - position_ids
     begins = position_ids == 0
@@ -108,7 +108,8 @@ def find_documents(
         known[:, 0] = True
         if real is not None:
             known = (known & real) | (real & (real.cumsum(-1) == 1))
-        start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1).values
+        # By index: where an exporter stands in for it, cummax() returns a plain tuple.
+        start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1)[0]
     start = start.expand(batch, -1)
     if real is not None:
         start = torch.where(real, start, 0)

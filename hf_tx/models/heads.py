@@ -159,6 +159,27 @@ class TokenHead:
         return classification_loss(flat, labels.flatten(), "single_label_classification", num_items_in_batch), logits
 
 
+def for_wrapper(model: Any, inputs: dict[str, Any], attention_mask: torch.Tensor | None = None) -> dict[str, Any]:
+    """Return the inputs of a step of `generate()` as a wrapper that has put its own `prepare_inputs_for_generation`
+    over the model's expects them; as they are, where there is none.
+
+    PEFT adds its prompt or prefix where it finds no cache, looks for the cache by its old name, and widens a 2-D mask.
+    Under the new name it would prompt the model anew at every token, and the model would not see the prefix.
+
+    Args:
+        model: the model that generates.
+        inputs: what goes into its forward().
+        attention_mask: what the masks among them were made of. *Shape:* `(batch, past + length)`.
+    """
+    if getattr(model.prepare_inputs_for_generation, "__self__", None) is model:
+        return inputs
+    if "cache" in inputs:
+        inputs["past_key_values"] = inputs.pop("cache")
+    if isinstance(inputs.get("attention_mask"), dict):
+        inputs["attention_mask"] = attention_mask
+    return inputs
+
+
 def question_answering(
     scores: torch.Tensor,
     start_positions: torch.Tensor | None,

@@ -45,8 +45,16 @@ def recurrence(
 
     Returns:
         *Shape:* `(batch, heads, length, value_size)` and `(batch, heads, key_size, value_size)`.
+
+    Raises:
+        ValueError: an export for any length; a decay a feature for the delta rule.
     """
     batch, heads, length, key_size = query.shape
+    if torch.compiler.is_exporting() and not isinstance(length, int):
+        raise ValueError(
+            "the loop over chunks of a linear mixer is exported for one length only: export with static shapes "
+            "(dynamic=False), or a model whose mixers are attention."
+        )
     if state is None:
         state = query.new_zeros(batch, heads, key_size, value.shape[-1])
     if length == 1:

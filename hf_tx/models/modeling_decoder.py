@@ -24,7 +24,7 @@ from .attention import Attention
 from .block import TxBlock
 from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
-from .heads import LanguageModelHead, TokenHead, last_real_position, question_answering
+from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
@@ -126,6 +126,28 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         self.model = TxDecoderModel(config)
         self.lm_head = nn.Linear(config.output_size, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: torch.LongTensor,
+        next_sequence_length: int | None = None,
+        cache: Cache | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        is_first_iteration: bool | None = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Prepare a step of `generate()`; see the library's method of this name, and `for_wrapper`."""
+        inputs = super().prepare_inputs_for_generation(
+            input_ids,
+            next_sequence_length=next_sequence_length,
+            cache=cache,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            is_first_iteration=is_first_iteration,
+            **kwargs,
+        )
+        return for_wrapper(self, inputs, attention_mask)
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxDecoderModel`]."""

@@ -114,6 +114,12 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
         """
         if is_causal:
             raise ValueError("is_causal = True: an encoder is bidirectional; use TxDecoderModel for a causal stack.")
+        for name in ("cache", "past_key_values"):
+            if kwargs.get(name) is not None:
+                raise ValueError(
+                    f"{name} is given, but an encoder reads a text as a whole and keeps nothing of it; prefix tuning "
+                    "needs a decoder."
+                )
         output_attentions = pop_flags(kwargs, self.config)
         kwargs.pop("use_cache", None)
         hidden_states = self.run(

@@ -27,7 +27,7 @@ from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
-from .heads import LanguageModelHead, last_real_position, question_answering
+from .heads import LanguageModelHead, for_wrapper, last_real_position, question_answering
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
@@ -331,13 +331,14 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         past = int(cache.get_seq_length()) if is_first_iteration and cache is not None else 0
         if next_sequence_length is None and 0 < past < input_ids.shape[1]:
             next_sequence_length = input_ids.shape[1] - past
-        return super().prepare_inputs_for_generation(
+        inputs = super().prepare_inputs_for_generation(
             input_ids,
             next_sequence_length=next_sequence_length,
             cache=cache,
             is_first_iteration=is_first_iteration,
             **kwargs,
         )
+        return for_wrapper(self, inputs)
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxStack`]."""

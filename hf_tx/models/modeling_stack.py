@@ -108,7 +108,10 @@ class TxStack(TxPreTrainedModel):
                 token_type_ids = torch.zeros_like(position_ids)
             inputs_embeds = inputs_embeds + self.embed_types(token_type_ids)
         elif token_type_ids is not None and not is_tracing(token_type_ids) and bool(token_type_ids.any()):
-            raise ValueError("token_type_ids are given, but type_vocab_size = 0: the model has no token types.")
+            raise ValueError(
+                "token_type_ids are given, but type_vocab_size = 0: the model has no token types. Leave them out: "
+                "tokenizer.model_input_names = ['input_ids', 'attention_mask']."
+            )
         for scheme in self.positions.values():
             inputs_embeds = scheme.embed(inputs_embeds, position_ids)
         if self.embed_norm is not None:
@@ -316,6 +319,10 @@ class TxStack(TxPreTrainedModel):
             raise ValueError(
                 f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "
                 f"{inputs_embeds.shape[1]}: it must cover both."
+            )
+        if position_ids is not None and position_ids.shape[-1] != inputs_embeds.shape[1]:
+            raise ValueError(
+                f"position_ids has {position_ids.shape[-1]} positions, the input {inputs_embeds.shape[1]}."
             )
         packed_positions = position_ids
         if position_ids is None:

@@ -8,7 +8,13 @@ that it was filled; and it cannot be copied for beams. This one is a layer of th
 from typing import Any
 
 import torch
-from transformers.cache_utils import STATIC_LAYER_TYPE_MAPPING, Cache, CacheLayerMixin, LinearAttentionLayer
+from transformers.cache_utils import (
+    STATIC_LAYER_TYPE_MAPPING,
+    Cache,
+    CacheLayerMixin,
+    LinearAttentionCacheLayerMixin,
+    LinearAttentionLayer,
+)
 from transformers.utils import is_torchdynamo_compiling
 
 from .version import __version__
@@ -144,8 +150,20 @@ STATIC_LAYER_TYPE_MAPPING[RECURRENT_LAYER_TYPE] = RecurrentCacheLayer
 
 
 def read_state(cache: Cache | None, layer_idx: int) -> torch.Tensor | None:
-    """Return the state that a layer left in the cache, or None when there is none."""
-    return None if cache is None else cache.get_recurrent_state(layer_idx)
+    """Return the state that a layer left in the cache, or None when there is none.
+
+    Raises:
+        ValueError: the cache holds keys and values where the layer has a state.
+    """
+    if cache is None:
+        return None
+    layers = getattr(cache, "self_attention_cache", cache).layers
+    if layer_idx >= len(layers) or not isinstance(layers[layer_idx], LinearAttentionCacheLayerMixin):
+        raise ValueError(
+            f"layer {layer_idx} keeps a state of constant size, but the cache has keys and values for it, or nothing: "
+            "build it as DynamicCache(config=model.config). Prefix tuning needs mixers that are all attention."
+        )
+    return cache.get_recurrent_state(layer_idx)
 
 
 def write_state(cache: Cache | None, layer_idx: int, state: torch.Tensor, tokens: int) -> None:

@@ -1028,6 +1028,8 @@ def test_dtype_of_a_checkpoint(family: str, old_key: bool, tmp_path: Path) -> No
     if old_key:
         stored["torch_dtype"] = stored.pop("dtype")
         file.write_text(json.dumps(stored))
+    for key in ("dtype", "torch_dtype"):
+        assert AutoConfig.from_pretrained(tmp_path, **{key: "auto"}).dtype == torch.bfloat16
     auto = {"decoder": AutoModelForCausalLM}.get(family, AutoModel)
     for loader in (type(model), auto):
         for wanted, expected in {

@@ -20,6 +20,7 @@ from tiny_models import (
     tokens,
     uncompiled,
 )
+from transformers import DynamicCache
 
 from hf_tx.models.feed_forward import FEED_FORWARDS
 from hf_tx.models.mixers import MIXERS
@@ -338,6 +339,32 @@ def test_a_mask_that_does_not_cover_the_cache_is_refused():
         cache = model(row[:, :4], use_cache=True).cache
         with pytest.raises(ValueError, match="covers 2 tokens, but the cache holds 4 and the input 2"):
             model(row[:, 4:], attention_mask=torch.ones(1, 2, dtype=torch.long), cache=cache)
+
+
+def test_positions_of_another_length_are_refused():
+    for family in ("decoder", "encoder"):
+        with pytest.raises(ValueError, match="position_ids has 1 positions, the input 4"):
+            states(shared(family), tokens(1, 4), position_ids=torch.zeros(1, 1, dtype=torch.long))
+
+
+def test_an_encoder_takes_no_cache():
+    with pytest.raises(ValueError, match="cache is given, but an encoder"):
+        states(shared("encoder"), tokens(1, 4), cache=DynamicCache())
+
+
+def test_a_state_is_not_read_from_a_cache_of_keys():
+    for cache in (DynamicCache(), DynamicCache(config=shared("decoder").config)):
+        with pytest.raises(ValueError, match="layer 0 keeps a state of constant size, but the cache"):
+            states(shared("decoder", mixers="retention"), tokens(1, 4), cache=cache)
+
+
+def test_a_padding_mask_may_be_of_any_type():
+    model = shared("decoder", mixers="full,gated_delta")
+    batch, mask = padded([tokens(7), tokens(4)], "left")
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    for dtype in (torch.bool, torch.float32):
+        found = states(model, batch, attention_mask=mask.to(dtype), position_ids=positions)
+        assert_close(found[:, -4:], states(model, batch, attention_mask=mask, position_ids=positions)[:, -4:], 1e-6)
 
 
 def test_a_decoder_may_be_made_bidirectional_for_a_call():

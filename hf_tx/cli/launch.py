@@ -1,0 +1,50 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""`hf-tx serve` and `hf-tx chat`: the library's own commands, which find the classes of hf_tx."""
+
+import argparse
+import importlib.util
+from typing import Any
+
+
+class Launcher:
+    """A command that passes its arguments on, `--help` too.
+
+    Args:
+        name: of the command, and of its module in `transformers.cli`; the class in it is the name in title case.
+        help: what it does.
+        libraries: what it cannot do without.
+    """
+
+    #: No argument begins with this prefix, so that argparse leaves all of them to the command.
+    PARSER: dict[str, Any] = {"add_help": False, "prefix_chars": "\0"}
+
+    def __init__(self, name: str, help: str, libraries: tuple[str, ...]) -> None:
+        self.name, self.libraries = name, libraries
+        self.HELP = f"{help} Arguments are those of `transformers {name}`."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("arguments", nargs="*")
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        absent = [name for name in self.libraries if not importlib.util.find_spec(name)]
+        if absent:
+            raise ImportError(f'{", ".join(absent)} cannot be found; install them by `pip install "hf_tx[serving]"`')
+        import transformers
+        import typer
+
+        import hf_tx
+
+        for name in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
+            if name.startswith("Tx"):
+                setattr(transformers, name, getattr(hf_tx, name))
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command()(getattr(importlib.import_module(f"transformers.cli.{self.name}"), self.name.title()))
+        # Outside typer's own mode its errors would not be printed as it does, with the usage.
+        app(arguments.arguments, prog_name=f"hf-tx {self.name}")
+        return 0
+
+
+serve = Launcher(
+    "serve", "Serve a model by an HTTP interface like that of OpenAI.", ("fastapi", "uvicorn", "openai", "pydantic")
+)
+chat = Launcher("chat", "Chat with a served model in the terminal.", ("rich",))
