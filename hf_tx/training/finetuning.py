@@ -18,7 +18,7 @@ from transformers import (
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .runs import Run, RunArguments, RunOptions
+from .runs import Run, RunArguments, RunOptions, loading
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import PROBLEMS
 
@@ -112,8 +112,18 @@ def prepare_finetuning(arguments: FinetuningArguments, options: FinetuningOption
 def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Finetuning":
     kind = TASKS[arguments.task]
     hub = {"trust_remote_code": arguments.trust_remote_code}
-    config = AutoConfig.from_pretrained(arguments.model, **hub)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
+    with loading("--model", arguments.model):
+        config = AutoConfig.from_pretrained(arguments.model, **hub)
+        tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
+    try:
+        with torch.device("meta"):
+            kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation, **hub)
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise
+        raise ValueError(
+            f"--model {arguments.model}: is a {config.model_type}, which has no model for {arguments.task}."
+        ) from error
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:
             raise ValueError(f"{arguments.model}: the tokenizer has neither a pad_token nor an eos_token to pad with.")
@@ -233,32 +243,22 @@ def load_for_task(name: str, task: Task, **options: Any) -> tuple[Any, list[str]
         has them for other classes.
 
     Raises:
-        ValueError: the checkpoint has no model for the task, or holds weights of another one; the tokenizer has more
-            tokens than the model.
+        ValueError: the checkpoint holds the weights of another model; the tokenizer has more tokens than the model.
         OSError: there is no checkpoint.
     """
     config = task.config
-    for field_name, value in {**task.config_fields(), "pad_token_id": task.tokenizer.pad_token_id}.items():
-        if field_name != "pad_token_id" or config.pad_token_id is None:
-            setattr(config, field_name, value)
-    try:
-        model, report = task.auto_class.from_pretrained(
-            name,
-            config=config,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **options,
-        )
-    except ValueError as error:
-        if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name}: is of a kind that has no model for {task.name}.") from error
-        raise
-    body = f"{model.base_model_prefix}."
+    for field_name, value in task.config_fields().items():
+        setattr(config, field_name, value)
+    if config.pad_token_id is None:
+        config.pad_token_id = task.tokenizer.pad_token_id
+    model, report = task.auto_class.from_pretrained(
+        name, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **options
+    )
     mismatched = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
     embeddings = model.get_input_embeddings()
-    lost = [key for key in mismatched if key.startswith(body)]
-    lost += [key for key in report["missing_keys"] if model.get_parameter(key) is embeddings.weight]
+    names = [key for key, weight in model.named_parameters(remove_duplicate=False) if weight is embeddings.weight]
+    lost = [key for key in mismatched if key.startswith(f"{model.base_model_prefix}.")]
+    lost += [key for key in report["missing_keys"] if key in names]
     if lost:
         raise ValueError(
             f"{name}: holds no weights for {type(model).__name__}, such as {lost[0]}: it is another model."

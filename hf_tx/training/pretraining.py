@@ -16,7 +16,7 @@ from ..objectives.objective import encode_texts
 from ..tokenization import train_tokenizer
 from .data import check_columns, load_splits
 from .recipes import RECIPES
-from .runs import Run, RunArguments, RunOptions, json_option
+from .runs import Run, RunArguments, RunOptions, json_option, loading
 from .trainer import TxTrainer
 
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
@@ -241,7 +241,8 @@ def _tokenizer(
     """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
     all."""
     if arguments.tokenizer is not None:
-        return AutoTokenizer.from_pretrained(arguments.tokenizer)
+        with loading("--tokenizer", arguments.tokenizer):
+            return AutoTokenizer.from_pretrained(arguments.tokenizer)
     folder = arguments.scratch / "tokenizer"
     with options.main_process_first(desc="the tokenizer"):
         if not (folder / "tokenizer.json").is_file():

@@ -125,6 +125,15 @@ def json_option(arguments: Any, name: str) -> dict[str, Any]:
     return found
 
 
+@contextmanager
+def loading(option: str, name: str) -> Iterator[None]:
+    """Say of which option an error speaks: those of the library may speak of the connection alone."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{option} {name}: cannot be loaded: {error}") from error
+
+
 class Run(ABC):
     """A training that is ready to begin: all that can go wrong before the first step has gone right.
 

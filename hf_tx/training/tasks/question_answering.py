@@ -201,11 +201,13 @@ def _spans(encoded: Any, window: int) -> Iterator[Span | None]:
 
 
 def _check_answers(answers: Any, text: str, where: str) -> None:
-    if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
+    if not isinstance(answers, dict) or not all(
+        isinstance(answers.get(key), list) for key in ("text", "answer_start")
+    ):
         raise ValueError(
             f"{where}: answers = {answers!r:.80} must be lists of `text` and `answer_start`, as in SQuAD."
         )
-    if len(answers["text"] or ()) != len(answers["answer_start"] or ()):
+    if len(answers["text"]) != len(answers["answer_start"]):
         raise ValueError(f"{where}: {len(answers['text'])} answers begin at {len(answers['answer_start'])} places.")
     for answer, start in zip(answers["text"], answers["answer_start"], strict=True):
         stands = text[start : start + len(answer)] if isinstance(start, int) and start >= 0 else None
