@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from hub.server import TOKEN, running_hub
 from safetensors.torch import load_file
 from scripts.scripts import FOLDER, loaded, results_of, write_rows
 from transformers import (
@@ -311,6 +312,37 @@ def test_a_label_of_the_held_out_data_alone_is_refused(script: ModuleType, capsy
     assert script.main(argv("encoder", "sequence-classification", "single", dataset="data")) == 2
     assert "row 4 of the held-out data: label 'paris' is none of the 2 classes" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+PUSH = """
+import sys
+from pathlib import Path
+from scripts.scripts import loaded
+
+with loaded("finetune") as script:
+    assert script.main([*sys.argv[1:], "--hub-token", "hf_wrong"]) == 2
+    assert not Path("out").exists()
+    assert script.main([*sys.argv[1:], "--hub-token", "RIGHT"]) == 0
+""".replace("RIGHT", TOKEN)
+
+
+@pytest.mark.slow
+def test_the_result_is_pushed_when_it_is_whole() -> None:
+    options = argv("decoder", "chat", "prompts", max_steps=4, save_steps=2, push_to_hub=True, hub_model_id="answers")
+    with running_hub() as hub:
+        path = [str(Path(__file__).parents[1]), str(Path(hf_tx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": "home", "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+        environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+        environment.pop("HF_TOKEN", None)
+        run = subprocess.run([sys.executable, "-c", PUSH, *options], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    ((name, repository),) = hub.repositories.items()
+    assert name == "tester/answers"
+    assert len(repository.branches["main"]) <= 2  # what the Hub begins with, and the result
+    files = {file: content for file, content in repository.files.items() if not file.endswith(".py")}
+    assert {"README.md", "model.safetensors", "tokenizer.json", "chat_template.jinja", "loss.png"} <= files.keys()
+    assert not [file for file in files if file.startswith(("checkpoint", "_"))]
+    assert not [file for file, content in files.items() if TOKEN.encode() in content]
 
 
 @pytest.mark.distributed
