@@ -18,7 +18,7 @@ from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from ..analysis.plots import plot_losses
+from ..analysis.plots import import_pyplot, plot_losses
 from ..hub import DataRecord, Result, RunRecord, push_folder, write_card
 from .data import DataArguments
 from .interruption import StopOnInterrupt
@@ -73,7 +73,9 @@ class RunArguments(DataArguments):
         Raises:
             FileExistsError: the folder holds something, and the run is not to go on from it.
             FileNotFoundError: it is to go on, and there is no checkpoint.
+            ImportError: what draws the plot is not installed.
         """
+        import_pyplot()
         options.output_dir = self.output
         folder = Path(self.output)
         if folder.exists() and not folder.is_dir():

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -173,6 +174,8 @@ def test_each_task_is_learnt(
     assert f"{found['value']:.4f}" in printed
     assert f"{found['baseline']:.4f}  {found['baseline_name']}" in printed
     assert check_repository("out") == []
+    (snippet,) = re.findall(r"```python\n(.*?)```", Path("out/README.md").read_text("utf-8"), flags=re.DOTALL)
+    exec(snippet.replace("FOLDER_OR_NAME", "out"), {})
     assert type(AutoConfig.from_pretrained("out")) is type(AutoConfig.from_pretrained(model))
     assert Path("out/loss.png").stat().st_size > 1000
     assert not list(Path("out").glob("_unfinished*"))

@@ -61,8 +61,10 @@ class Seq2Seq(Task):
     def measures(self, prediction: EvalPrediction) -> Measures:
         """Compare what is written with the targets."""
         pad: Any = self.tokenizer.pad_token_id
+        # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
+        count = len(self.held_out_rows)
         written, right = (
-            self.tokenizer.batch_decode(np.where(ids == IGNORE, pad, ids), skip_special_tokens=True)
+            self.tokenizer.batch_decode(np.where(ids == IGNORE, pad, ids)[:count], skip_special_tokens=True)
             for ids in (prediction.predictions, prediction.label_ids)
         )
         return numbers(seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right]))
