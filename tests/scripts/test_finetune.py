@@ -263,6 +263,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"doc_stride": 3}, None, "--doc-stride 3: is an option of --task question-answering"),
     ({"problem_type": "regression"}, None, "is no finite number"),
     ({"problem_type": "multi_label_classification"}, None, "'label' holds no lists"),
+    ({}, [{"text": "a", "labels": [0, 1, 1]}], "names a class twice"),
     ({"lora_r": -1}, None, "--lora-r -1"),
     ({"task": "token-classification"}, [{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a"], "tags": []}],
      "has 1 words and 0 labels"),

@@ -116,16 +116,16 @@ class Chat(Task):
 
     def reduce(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         """Return for each row the summed loss of its answers, the tokens that are predicted right, and all of them.
-        *Shape:* `(rows, 3)`, float64."""
+        *Shape:* `(rows, 3)`, float32."""
         logits, targets = super().reduce(outputs, labels)[:, :-1].float(), labels[:, 1:]
         losses = cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORE, reduction="none")
         right = (logits.argmax(-1) == targets).sum(1)
-        return torch.stack([losses.double().sum(1), right.double(), (targets != IGNORE).sum(1).double()], dim=1)
+        return torch.stack([losses.sum(1), right.float(), (targets != IGNORE).sum(1).float()], dim=1)
 
     def measures(self, prediction: EvalPrediction) -> Measures:
         """Return the perplexity and the accuracy of the tokens of answers."""
         sums: Any = prediction.predictions
-        loss, right, count = sums.sum(0)
+        loss, right, count = sums.sum(0, dtype=np.float64)
         return {"answer_perplexity": float(np.exp(loss / count)), "answer_token_accuracy": float(right / count)}
 
     def facts(self) -> dict[str, Any]:

@@ -42,13 +42,9 @@ class SequenceClassification(Task):
         super().set_up()
         feature = self.train.features[self.label_column]
         listed = hasattr(feature, "feature")
-        self.problem_type = problem_type or (
-            "multi_label_classification"
-            if listed
-            else "regression"
-            if str(getattr(feature, "dtype", "")).startswith("float")
-            else "single_label_classification"
-        )
+        fraction = str(getattr(feature, "dtype", "")).startswith("float")
+        of_one = "regression" if fraction else "single_label_classification"
+        self.problem_type = problem_type or ("multi_label_classification" if listed else of_one)
         if (self.problem_type == "multi_label_classification") != listed:
             raise ValueError(
                 f"--problem-type {self.problem_type}: {self.label_column!r} holds "
@@ -77,6 +73,10 @@ class SequenceClassification(Task):
         if label is None:
             raise ValueError(f"{where}: there is no list of labels; an empty one says that no class is right.")
         right = {self.classes.number(each, where) for each in label}
+        if len(right) < len(label):
+            raise ValueError(
+                f"{where}: {label!r:.60} names a class twice: a list holds the right classes, not 0 or 1 for each."
+            )
         return [float(number in right) for number in range(len(self.classes.names))]
 
     def config_fields(self) -> dict[str, Any]:
