@@ -58,7 +58,7 @@ def evaluate_classifier(
     if wrong is not None:
         raise ValueError(f"text {wrong} is {texts[wrong]!r:.60}: texts must be strings")
     references = [_class(label, number, names) for number, label in enumerate(labels)]
-    longest = context_length or longest_input(model, tokenizer)
+    longest = context_length or longest_input(model.config, tokenizer)
     lengths = [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]]
 
     hidden = description is None or not (state is None or state.is_main_process)

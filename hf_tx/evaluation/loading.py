@@ -12,6 +12,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -68,9 +69,9 @@ def load_model(
     return model.eval().to(place), tokenizer
 
 
-def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+def longest_input(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Return the most tokens that a model and its tokenizer allow, or None if neither says so."""
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     limits = (positions, tokenizer.model_max_length)
     return min((limit for limit in limits if limit and 0 < limit < _NO_LIMIT), default=None)
 

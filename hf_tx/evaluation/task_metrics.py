@@ -91,6 +91,36 @@ def classification_metrics(
     return {**measures, "per_class": per_class}
 
 
+def regression_metrics(predictions: Sequence[float], references: Sequence[float]) -> dict[str, float]:
+    """Compare predicted numbers with the right ones, with scikit-learn.
+
+    Args:
+        predictions: a number for each example.
+        references: the right ones.
+
+    Returns:
+        `mse`, `mae`, and `r2`, the share of the variance that is explained: 1 for all, 0 for what the mean explains.
+
+    Raises:
+        ValueError: fewer than two examples, or not as many predictions.
+        ImportError: scikit-learn is not installed.
+    """
+    (sklearn,) = libraries("classification")
+    _check_pairs(predictions, references)
+    if len(references) < 2:
+        raise ValueError("one example has no variance: regression is measured on two at least")
+    return {
+        "mse": float(sklearn.mean_squared_error(references, predictions)),
+        "mae": float(sklearn.mean_absolute_error(references, predictions)),
+        "r2": float(sklearn.r2_score(references, predictions)),
+    }
+
+
+def is_tag(tag: str) -> bool:
+    """Return whether a tag is one of entities: `O`, or a prefix and a type, such as `B-PER`."""
+    return _TAG.fullmatch(tag) is not None
+
+
 def token_classification_metrics(
     predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], scheme: str | None = None
 ) -> dict[str, Any]:
@@ -117,7 +147,7 @@ def token_classification_metrics(
         if len(tags) != len(right):
             raise ValueError(f"text {number} has {len(right)} tags, and {len(tags)} are predicted")
         for tag in (*tags, *right):
-            if not _TAG.fullmatch(tag):
+            if not is_tag(tag):
                 raise ValueError(f"text {number}: {tag!r} is no tag: it must be O, or a prefix and a type, as B-PER")
     options: dict[str, Any] = {"zero_division": 0}
     if scheme is not None:

@@ -248,7 +248,7 @@ def _settings(
     if task == "masked-lm" and tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token, which masked-lm needs: use the tokenizer of the model")
     if context_length is None:
-        context_length = longest_input(model, tokenizer)
+        context_length = longest_input(model.config, tokenizer)
         if task != "seq2seq-lm":
             context_length = min(context_length or _LONGEST_WINDOW, _LONGEST_WINDOW)
     elif context_length < 2:

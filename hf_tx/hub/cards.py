@@ -16,6 +16,12 @@ from ..models.version import __version__
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 _RECORD = "run.json"
+#: Tasks for which the library has no pipeline.
+_AUTO_CLASSES = {
+    "question-answering": "AutoModelForQuestionAnswering",
+    "sentence-similarity": "AutoModel",
+    "text2text-generation": "AutoModelForSeq2SeqLM",
+}
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,10 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         ]
         or None,
     )
-    card = ModelCard.from_template(data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=_format)
+    auto_class = _AUTO_CLASSES.get(record.task)
+    card = ModelCard.from_template(
+        data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=_format, auto_class=auto_class
+    )
     path = Path(folder, "README.md")
     path.write_text(str(card), "utf-8")
     record.save(folder)

@@ -107,6 +107,8 @@ def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:
             loaded = load_dataset(_builder(names, suffixes), data_files=names, **_options(suffixes))
     except DatasetGenerationError as error:
         raise ValueError(f"{_named(arguments)}: cannot be read: {error.__cause__ or error}") from error
+    except StopIteration as error:  # what the library raises for empty files
+        raise ValueError(f"{_named(arguments)}: holds no rows.") from error
     if arguments.train_split not in loaded:
         raise ValueError(
             f"{_named(arguments)}: has no split {arguments.train_split!r}; its splits are {', '.join(loaded)}."

@@ -16,11 +16,14 @@ from ..objectives.objective import encode_texts
 from ..tokenization import train_tokenizer
 from .data import check_columns, load_splits
 from .recipes import RECIPES
-from .runs import Run, RunArguments, json_option
+from .runs import Run, RunArguments, RunOptions, json_option, loading
 from .trainer import TxTrainer
 
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
 _TASKS = {"decoder": "text-generation", "encoder": "fill-mask", "encoder-decoder": "text2text-generation"}
+_LIMIT = (
+    "It is a small model, trained for a short time: it knows few facts, and what it writes is not to be relied on."
+)
 
 
 @dataclass
@@ -70,26 +73,15 @@ class PretrainingArguments(RunArguments):
 
 
 @dataclass
-class PretrainingOptions(TrainingArguments):
+class PretrainingOptions(RunOptions):
     """The options of the Trainer, with defaults for small models that begin with nothing."""
 
     max_steps: int = field(default=600, metadata={"help": "Steps of training."})
     per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows in a step, by device."})
     learning_rate: float = field(default=1e-3, metadata={"help": "The highest learning rate."})
     lr_scheduler_type: str = field(default="cosine", metadata={"help": "How the learning rate falls."})  # type: ignore
-    warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or a share of them, in which it rises."})
     weight_decay: float = field(default=0.1, metadata={"help": "Decay of the matrices."})
     adam_beta2: float = field(default=0.95, metadata={"help": "Beta 2 of Adam."})
-    logging_steps: float = field(default=0.05, metadata={"help": "Steps between two entries of the log."})
-    eval_strategy: str = field(default="steps", metadata={"help": "When to measure the held-out loss."})  # type: ignore
-    eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
-    save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
-    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
-    report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
-    remove_unused_columns: bool = field(default=False, metadata={"help": "The objective takes what it needs."})
-    dataloader_pin_memory: bool = field(
-        default_factory=torch.cuda.is_available, metadata={"help": "Whether batches are pinned in memory."}
-    )
 
 
 def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
@@ -97,9 +89,13 @@ def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArgume
     trainer, try one batch, and find the repository if the model is to be pushed.
 
     Raises:
-        ValueError, OSError, ImportError: an option or the data does not serve.
+        ValueError, OSError, ImportError: an option or the data does not serve. Nothing is left behind then.
     """
-    arguments.prepare_output(options)
+    with arguments.preparing(options):
+        return _prepare(arguments, options)
+
+
+def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
     kind = OBJECTIVES[str(arguments.objective)]
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
@@ -163,6 +159,11 @@ class Pretraining(Run):
         arguments = self.arguments
         size = f"{self.model.num_parameters() / 1e6:.1f} million parameters"
         return f"A small {arguments.family} with {size}, pre-trained by {arguments.objective} on {self.data_name}."
+
+    @property
+    def limits(self) -> list[str]:
+        """What the model is not meant for."""
+        return [_LIMIT, *super().limits]
 
     def model_facts(self) -> dict[str, Any]:
         """What a card says of the model."""
@@ -240,7 +241,8 @@ def _tokenizer(
     """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
     all."""
     if arguments.tokenizer is not None:
-        return AutoTokenizer.from_pretrained(arguments.tokenizer)
+        with loading("--tokenizer", arguments.tokenizer):
+            return AutoTokenizer.from_pretrained(arguments.tokenizer)
     folder = arguments.scratch / "tokenizer"
     with options.main_process_first(desc="the tokenizer"):
         if not (folder / "tokenizer.json").is_file():

@@ -7,25 +7,44 @@ import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from ..analysis.plots import plot_losses
+from ..analysis.plots import import_pyplot, plot_losses
 from ..hub import DataRecord, Result, RunRecord, push_folder, write_card
 from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, TxTrainer
 
-_LIMITS = [
-    "It is a small model, trained for a short time: it knows few facts, and what it writes is not to be relied on.",
-    "It has learnt from the data named below, with whatever is biased, dated or wrong in it.",
-]
+_LIMIT = "It has learnt from the data named below, with whatever is biased, dated or wrong in it."
+
+
+@dataclass
+class RunOptions(TrainingArguments):
+    """The options of the Trainer, with the defaults that all runs have."""
+
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or a share of them, in which it rises."})
+    logging_steps: float = field(default=0.05, metadata={"help": "Steps between two entries of the log."})
+    eval_strategy: str = field(default="steps", metadata={"help": "When to measure the held-out loss."})  # type: ignore
+    eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
+    save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
+    report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "The rows hold what the model needs."})
+
+    def __post_init__(self) -> None:
+        # Without being told, it takes several processes without an accelerator for several single ones.
+        self.use_cpu = self.use_cpu or not torch.accelerator.is_available()
+        self.dataloader_pin_memory = self.dataloader_pin_memory and not self.use_cpu
+        super().__post_init__()
 
 
 @dataclass
@@ -46,13 +65,17 @@ class RunArguments(DataArguments):
         """A folder for what is needed during the run."""
         return Path(self.output, UNFINISHED + "_run")
 
-    def prepare_output(self, options: TrainingArguments) -> None:
-        """Point the Trainer to the output folder, and find the checkpoint to go on from.
+    @contextmanager
+    def preparing(self, options: TrainingArguments) -> Iterator[None]:
+        """Point the Trainer to the output folder, find the checkpoint to go on from, and, if what follows fails, leave
+        nothing behind that was not there before.
 
         Raises:
             FileExistsError: the folder holds something, and the run is not to go on from it.
             FileNotFoundError: it is to go on, and there is no checkpoint.
+            ImportError: what draws the plot is not installed.
         """
+        import_pyplot()
         options.output_dir = self.output
         folder = Path(self.output)
         if folder.exists() and not folder.is_dir():
@@ -66,8 +89,15 @@ class RunArguments(DataArguments):
             raise FileExistsError(
                 f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint (--resume)."
             )
+        made = next((path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None)
         with options.main_process_first(desc="the folder"):
             self.scratch.mkdir(parents=True, exist_ok=True)
+        try:
+            yield
+        except BaseException:
+            if made is not None and options.should_save:
+                shutil.rmtree(made, ignore_errors=True)
+            raise
 
     def prepare_push(self, options: TrainingArguments) -> None:
         """Make the repository on the Hub, so that a wrong token shows before the training. What is pushed is the
@@ -95,6 +125,15 @@ def json_option(arguments: Any, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{option} {text}: must be an object, {{name: value}}.")
     return found
+
+
+@contextmanager
+def loading(option: str, name: str) -> Iterator[None]:
+    """Say of which option an error speaks: those of the library may speak of the connection alone."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{option} {name}: cannot be loaded: {error}") from error
 
 
 class Run(ABC):
@@ -132,9 +171,23 @@ class Run(ABC):
     def training_facts(self) -> dict[str, Any]:
         """What a card says of the training, beside what all do."""
 
+    def begin(self) -> None:
+        """Measure what the trained model is to be compared with; called on all processes."""
+        return
+
     @abstractmethod
     def measure(self) -> list[Result]:
         """Measure the trained model; called on all processes."""
+
+    @property
+    def limits(self) -> list[str]:
+        """What the model is not meant for."""
+        return [_LIMIT]
+
+    @property
+    def base_model(self) -> str | None:
+        """The name on the Hub of what the training began with."""
+        return None
 
     @property
     def data_name(self) -> str:
@@ -165,6 +218,7 @@ class Run(ABC):
             OSError: the folder cannot be written any more.
         """
         trainer, folder = self.trainer, Path(self.arguments.output)
+        self.begin()
         started, stop = time.monotonic(), StopOnInterrupt()
         trainer.add_callback(stop)
         with stop:
@@ -208,7 +262,8 @@ class Run(ABC):
             training=training,
             results=results,
             seconds=round(seconds, 1),
-            limits=list(_LIMITS),
+            limits=self.limits,
+            base_model=self.base_model,
             license=arguments.license,
             plots={"loss.png": "the losses by step"},
         )

@@ -1,0 +1,289 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""From a model and rows with labels to a model for a task, with its measures and its card."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainingArguments,
+    set_seed,
+)
+
+from ..evaluation.loading import longest_input
+from ..hub import Result
+from .data import load_splits
+from .runs import Run, RunArguments, RunOptions, loading
+from .tasks import TASKS, Task
+from .tasks.sequence_classification import PROBLEMS
+
+_DEFAULT_LENGTH = 512
+#: What the Trainer adds to measures.
+_TIMES = ("runtime", "_per_second", "_preparation_time")
+
+
+@dataclass
+class FinetuningArguments(RunArguments):
+    """What is trained for which task. The options of training itself are those of the Trainer."""
+
+    model: str = field(kw_only=True, metadata={"help": "What to begin with: a folder, or a name on the Hub."})
+    task: str = field(kw_only=True, metadata={"help": f"What it is trained for: {', '.join(TASKS)}."})
+    label_column: str | None = field(
+        default=None, metadata={"help": "The column of what is to be learnt. Default: what the task calls it."}
+    )
+    max_length: int | None = field(
+        default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
+    )
+    problem_type: str | None = field(
+        default=None, metadata={"help": f"Of sequence-classification: {', '.join(PROBLEMS)}. Default: by the labels."}
+    )
+    doc_stride: int | None = field(
+        default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
+    )
+    max_answer_length: int | None = field(
+        default=None, metadata={"help": "Of question-answering: the most tokens of an answer. Default: 30."}
+    )
+    max_target_length: int | None = field(
+        default=None, metadata={"help": "Of seq2seq: the most tokens of a target. Default: those of a source."}
+    )
+    lora_r: int = field(
+        default=0, metadata={"help": "Train adapters of this rank (LoRA), and merge them into the weights at the end."}
+    )
+    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with the model."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task not in TASKS:
+            raise ValueError(f"--task {self.task}: must be one of {', '.join(TASKS)}.")
+        if self.problem_type not in (None, *PROBLEMS):
+            raise ValueError(f"--problem-type {self.problem_type}: must be one of {', '.join(PROBLEMS)}.")
+        for name, task in _OPTIONS.items():
+            value = getattr(self, name)
+            option = f"--{name.replace('_', '-')}"
+            if value is not None and task not in (None, self.task):
+                raise ValueError(f"{option} {value}: is an option of --task {task}; leave it out.")
+            if isinstance(value, int) and value < (name != "doc_stride"):
+                raise ValueError(f"{option} {value}: is too small.")
+        if self.lora_r < 0:
+            raise ValueError(f"--lora-r {self.lora_r}: must be at least 1, or 0 to train all weights.")
+        self.output = self.output or f"runs/{Path(self.model).name}-{self.task}"
+
+    def task_options(self) -> dict[str, Any]:
+        """Return the options of the task that are given."""
+        given = {name: getattr(self, name) for name, task in _OPTIONS.items() if task is not None}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+#: Options that may be left out, with the task that alone has them.
+_OPTIONS = {
+    "max_length": None,
+    "problem_type": "sequence-classification",
+    "doc_stride": "question-answering",
+    "max_answer_length": "question-answering",
+    "max_target_length": "seq2seq",
+}
+
+
+@dataclass
+class FinetuningOptions(RunOptions, Seq2SeqTrainingArguments):
+    """The options of the Trainer, with the defaults of all runs."""
+
+
+def prepare_finetuning(arguments: FinetuningArguments, options: FinetuningOptions) -> "Finetuning":
+    """Do all that can go wrong before the first step: load tokenizer, data and model, check every row, try one batch,
+    and find the repository if the model is to be pushed.
+
+    The model is of the class that the library's Auto class of the task gives for the checkpoint: one of hf_tx for its
+    checkpoints, and the library's own for others; `hf-tx convert` makes them checkpoints of hf_tx. Its weights are in
+    float32 (`bf16` computes in bfloat16).
+
+    Raises:
+        ValueError, OSError, ImportError: an option, the model or the data does not serve. Nothing is left behind then.
+    """
+    with arguments.preparing(options):
+        return _prepare(arguments, options)
+
+
+def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Finetuning":
+    kind = TASKS[arguments.task]
+    hub = {"trust_remote_code": arguments.trust_remote_code}
+    with loading("--model", arguments.model):
+        config = AutoConfig.from_pretrained(arguments.model, **hub)
+        tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
+    try:
+        with torch.device("meta"):
+            kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation, **hub)
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise
+        raise ValueError(
+            f"--model {arguments.model}: is a {config.model_type}, which has no model for {arguments.task}."
+        ) from error
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token is None:
+            raise ValueError(f"{arguments.model}: the tokenizer has neither a pad_token nor an eos_token to pad with.")
+        tokenizer.pad_token = tokenizer.eos_token
+    with options.main_process_first(desc="the data"):
+        train, held_out = load_splits(arguments, options.seed)
+        task = kind(
+            tokenizer,
+            config,
+            train,
+            held_out,
+            max_length=_length(arguments.max_length, config, tokenizer),
+            columns=arguments.columns,
+            label_column=arguments.label_column,
+            **arguments.task_options(),
+        )
+    task.prepare_options(options)
+    set_seed(options.seed)
+    model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
+    if arguments.lora_r:
+        model = _with_adapters(model, arguments.lora_r, new)
+    trainer = kind.trainer_class(
+        model,
+        options,
+        train_dataset=task.train_rows,
+        eval_dataset=task.held_out_rows,
+        data_collator=task.collator(model),
+        processing_class=tokenizer,
+        compute_metrics=task.measures,
+        preprocess_logits_for_metrics=task.reduce,
+    )
+    trainer.check_first_batch()
+    arguments.prepare_push(options)
+    return Finetuning(arguments, trainer, tokenizer, task, new)
+
+
+class Finetuning(Run):
+    """A fine-tuning that is ready to begin; `run()` does the rest. See [`Run`]."""
+
+    arguments: FinetuningArguments
+
+    def __init__(
+        self,
+        arguments: FinetuningArguments,
+        trainer: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        task: Task,
+        new: list[str],
+    ) -> None:
+        super().__init__(arguments, trainer, tokenizer)
+        self.for_task, self.new = task, new
+        self.trainable = self.model.num_parameters(only_trainable=True)
+
+    @property
+    def task(self) -> str:
+        """The Hub's name of what the model does."""
+        return self.for_task.hub_name
+
+    @property
+    def base_model(self) -> str | None:
+        """The name on the Hub of what the training began with; that of a folder says nothing to others."""
+        return None if Path(self.arguments.model).exists() else self.arguments.model
+
+    @property
+    def summary(self) -> str:
+        """The model in a sentence."""
+        base = self.base_model or Path(self.arguments.model).name
+        drawn = f" Drawn at random before: {', '.join(self.new)}." if self.new else ""
+        return f"{base}, fine-tuned for {self.arguments.task} on {self.data_name}.{drawn}"
+
+    def model_facts(self) -> dict[str, Any]:
+        """What a card says of the model."""
+        facts: dict[str, Any] = {"class": type(self.model).__name__, "parameters": self.model.num_parameters()}
+        labels = self.for_task.config_fields().get("id2label")
+        if labels:
+            facts["labels"] = ", ".join(labels.values())
+        return facts
+
+    def training_facts(self) -> dict[str, Any]:
+        """What a card says of the training, beside what all do."""
+        facts = self.for_task.facts()
+        if self.arguments.lora_r:
+            facts |= {"rank of the adapters": self.arguments.lora_r, "parameters trained": self.trainable}
+        return facts
+
+    def begin(self) -> None:
+        """Measure what the trained model is to be compared with."""
+        self.before = self.for_task.baseline()
+        if self.before is None:
+            self.before = self._measures()
+
+    def measure(self) -> list[Result]:
+        """Measure the trained model on the held-out rows, after adapters have become weights."""
+        if self.arguments.lora_r:
+            self.trainer.model = self.trainer.model_wrapped = self.model = self.model.merge_and_unload()
+        beside, name = self.before or {}, self.for_task.baseline_name
+        return [
+            self.result(metric, value, beside.get(metric), name if metric in beside else "")
+            for metric, value in self._measures().items()
+        ]
+
+    def _measures(self) -> dict[str, float]:
+        found = {name.removeprefix("eval_"): value for name, value in self.trainer.evaluate().items()}
+        return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
+
+
+def load_for_task(name: str, task: Task, **options: Any) -> tuple[Any, list[str]]:
+    """Load a model with the head of a task.
+
+    Args:
+        name: a folder, or a name on the Hub.
+        task: gives the class, and the fields of the config.
+        **options: of `from_pretrained`.
+
+    Returns:
+        The model, and the names of the weights that were drawn at random, since the checkpoint does not have them or
+        has them for other classes.
+
+    Raises:
+        ValueError: the checkpoint holds the weights of another model; the tokenizer has more tokens than the model.
+        OSError: there is no checkpoint.
+    """
+    config = task.config
+    for field_name, value in task.config_fields().items():
+        setattr(config, field_name, value)
+    if config.pad_token_id is None:
+        config.pad_token_id = task.tokenizer.pad_token_id
+    model, report = task.auto_class.from_pretrained(
+        name, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **options
+    )
+    mismatched = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
+    embeddings = model.get_input_embeddings()
+    names = [key for key, weight in model.named_parameters(remove_duplicate=False) if weight is embeddings.weight]
+    lost = [key for key in mismatched if key.startswith(f"{model.base_model_prefix}.")]
+    lost += [key for key in report["missing_keys"] if key in names]
+    if lost:
+        raise ValueError(
+            f"{name}: holds no weights for {type(model).__name__}, such as {lost[0]}: it is another model."
+        )
+    if len(task.tokenizer) > embeddings.num_embeddings:
+        raise ValueError(
+            f"{name}: the tokenizer has {len(task.tokenizer)} tokens, and the model embeddings for "
+            f"{embeddings.num_embeddings}: it is not the model's, or tokens were added without "
+            "model.resize_token_embeddings."
+        )
+    return model, sorted({*report["missing_keys"], *mismatched})
+
+
+def _length(given: int | None, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    longest = longest_input(config, tokenizer)
+    if given is not None and longest is not None and given > longest:
+        raise ValueError(f"--max-length {given}: the model and its tokenizer read at most {longest} tokens.")
+    return given or min(longest or _DEFAULT_LENGTH, _DEFAULT_LENGTH)
+
+
+def _with_adapters(model: Any, rank: int, new: list[str]) -> Any:
+    """Return the model with LoRA adapters at all linear layers (https://huggingface.co/papers/2106.09685); what is new
+    is trained as a whole."""
+    from peft import LoraConfig, get_peft_model  # takes seconds to import
+
+    heads = sorted({name.rpartition(".")[0] for name in new}) or None
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", modules_to_save=heads)
+    return get_peft_model(model, config)

@@ -1,0 +1,72 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Classes by name and by number."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class Labels:
+    """The names of classes, as the training data has them, and their numbers.
+
+    Names come from the dataset where it has some (`ClassLabel`), and else from the labels: strings in alphabetical
+    order, or numbers that count from 0 or 1 without a gap.
+
+    Args:
+        feature: the type of the column, or of what its lists hold.
+        found: the labels of the training data.
+        known: numbers by name that a model has already. They are kept where the names are the same.
+
+    Raises:
+        ValueError: a label that is none, numbers with a gap, or less than two classes.
+    """
+
+    def __init__(self, feature: Any, found: Iterable[Any], known: Mapping[str, Any] | None = None) -> None:
+        self._of_dataset: list[str] | None = getattr(feature, "names", None)
+        self.names = self._of_dataset or _names(set(found))
+        if len(self.names) < 2:
+            raise ValueError(f"all labels are {self.names[0] if self.names else 'empty'}: nothing can be learnt.")
+        if known and set(known) == set(self.names) and sorted(known.values()) == list(range(len(known))):
+            self.names = sorted(known, key=known.__getitem__)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    def number(self, label: Any, where: str) -> int:
+        """Return the number of a class.
+
+        Args:
+            label: as the dataset has it.
+            where: says where it stands.
+
+        Raises:
+            ValueError: there is no such class.
+        """
+        name = str(label)
+        if self._of_dataset is not None and isinstance(label, int):
+            name = self._of_dataset[label] if 0 <= label < len(self._of_dataset) else ""
+        if name not in self._numbers:
+            raise ValueError(
+                f"{where}: label {label!r} is none of the {len(self.names)} classes of the training data: "
+                f"{', '.join(self.names[:10])}{' ...' if len(self.names) > 10 else ''}."
+            )
+        return self._numbers[name]
+
+    def config_fields(self) -> dict[str, Any]:
+        """Return the fields of the config."""
+        return {"id2label": dict(enumerate(self.names)), "label2id": dict(self._numbers)}
+
+
+def _names(found: set[Any]) -> list[str]:
+    wrong = [label for label in found if not isinstance(label, str | int) or label == ""]
+    if wrong:
+        raise ValueError(f"a label is {wrong[0]!r}: labels must be names, or numbers of classes; leave such rows out.")
+    if any(isinstance(label, str) for label in found) or found <= {True, False}:
+        return sorted(map(str, found))
+    ordered = sorted(found)
+    first = ordered[0] if ordered[:1] == [1] else 0
+    beyond = [label for number, label in enumerate(ordered, first) if label != number]
+    if beyond:
+        raise ValueError(
+            f"the training data has the labels {', '.join(map(str, ordered[:10]))}: {beyond[0]} is out of range, as "
+            f"{len(ordered)} classes have the numbers {first} to {first + len(ordered) - 1}. Leave no gaps, "
+            "or give names."
+        )
+    return [str(label) for label in ordered]

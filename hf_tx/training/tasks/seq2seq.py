@@ -1,0 +1,79 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""A text from a text: translations, summaries, paraphrases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, EvalPrediction
+
+from ...evaluation.task_metrics import seq2seq_metrics
+from ...objectives.batches import IGNORE
+from ..trainer import TxSeq2SeqTrainer
+from .task import Measures, Task, numbers
+
+
+class Seq2Seq(Task):
+    """Write a target for a source. See [`Task`].
+
+    What is measured is what the model generates: by ROUGE, BLEU and chrF, beside the model before the training.
+    """
+
+    name = "seq2seq"
+    hub_name = "text2text-generation"
+    auto_class = AutoModelForSeq2SeqLM
+    texts = ("source",)
+    labels = ("target",)
+    metric = "seq2seq"
+    trainer_class = TxSeq2SeqTrainer
+    baseline_name = "before training"
+
+    def set_up(self, max_target_length: int | None = None, **options: Any) -> None:
+        """Check that both are texts.
+
+        Args:
+            max_target_length: the most tokens of a target. Default: `max_length`.
+            **options: none.
+        """
+        self.check_texts(*self.columns, self.label_column)
+        self.max_target_length = max_target_length or self.max_length
+        if self.tokenizer.eos_token_id is None:
+            raise ValueError("the tokenizer has no eos_token: the model would never learn where to stop.")
+
+    def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
+        """Encode sources, and targets that end with eos unless they were cut."""
+        encoded = self.tokenizer(batch[self.columns[0]], truncation=True, max_length=self.max_length)
+        targets = self.tokenizer(text_target=batch[self.label_column])["input_ids"]
+        eos = self.tokenizer.eos_token_id
+        closed = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in targets]
+        return {**encoded, "labels": [ids[: self.max_target_length] for ids in closed]}
+
+    def collator(self, model: Any) -> DataCollatorForSeq2Seq:
+        """Pad sources and targets."""
+        return DataCollatorForSeq2Seq(self.tokenizer, model=model)
+
+    def prepare_options(self, options: Any) -> None:
+        """Let the Trainer generate when it measures."""
+        options.predict_with_generate = True
+        if options.generation_max_length is None:
+            options.generation_max_length = self.max_target_length + 1  # the start token counts
+
+    def measures(self, prediction: EvalPrediction) -> Measures:
+        """Compare what is written with the targets."""
+        pad: Any = self.tokenizer.pad_token_id
+        # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
+        count = len(self.held_out_rows)
+        written, right = (
+            self.tokenizer.batch_decode(np.where(ids == IGNORE, pad, ids)[:count], skip_special_tokens=True)
+            for ids in (prediction.predictions, prediction.label_ids)
+        )
+        return numbers(seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right]))
+
+    def facts(self) -> dict[str, Any]:
+        """Add the length of targets."""
+        full = sum(len(ids) >= self.max_target_length for ids in self.train_rows["labels"])
+        return {
+            **super().facts(),
+            "most tokens of a target": self.max_target_length,
+            "targets that have as many or were cut": full,
+        }

@@ -1,0 +1,124 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""A class for a text or a pair of texts, several of them, or a number."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
+
+from ...evaluation.task_metrics import classification_metrics, regression_metrics
+from .labels import Labels
+from .task import Measures, Task, numbers
+
+PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
+
+
+class SequenceClassification(Task):
+    """Classify a text, or a pair of texts. See [`Task`].
+
+    What a label is says what the problem is: a name or a whole number is the right class, a list holds all right
+    classes, and a number with a fraction is to be predicted itself (`problem_type`, an option, says it where the data
+    does not). Measures are those of scikit-learn, beside those of the majority: the most frequent class for all texts;
+    of several, those that more than half of the texts have; of numbers, their mean.
+    """
+
+    name = "sequence-classification"
+    hub_name = "text-classification"
+    auto_class = AutoModelForSequenceClassification
+    labels = ("label", "labels")
+    metric = "classification"
+
+    def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return one column of texts, or two for pairs."""
+        if len(columns) > 2:
+            raise ValueError(f"--columns {' '.join(columns)}: {self.name} reads one, or two for pairs of texts.")
+        return tuple(columns or self.texts)
+
+    def set_up(self, problem_type: str | None = None, **options: Any) -> None:
+        """Find the classes, and check the labels of all rows."""
+        super().set_up()
+        feature = self.train.features[self.label_column]
+        listed = hasattr(feature, "feature")
+        fraction = str(getattr(feature, "dtype", "")).startswith("float")
+        of_one = "regression" if fraction else "single_label_classification"
+        self.problem_type = problem_type or ("multi_label_classification" if listed else of_one)
+        if (self.problem_type == "multi_label_classification") != listed:
+            raise ValueError(
+                f"--problem-type {self.problem_type}: {self.label_column!r} holds "
+                f"{'lists' if listed else 'no lists'}; several right classes stand in a list, and no other labels do."
+            )
+        found = self.train[self.label_column]
+        if self.problem_type != "regression":
+            if listed:
+                found = [label for right in found for label in right or ()]
+            self.classes = Labels(feature.feature if listed else feature, found, self.config.label2id)
+        self.targets = {
+            split_name: [
+                self._target(label, f"row {number} of the {split_name} data")
+                for number, label in enumerate(split[self.label_column])
+            ]
+            for split_name, split in self.splits.items()
+        }
+
+    def _target(self, label: Any, where: str) -> Any:
+        if self.problem_type == "regression":
+            if not isinstance(label, int | float) or not math.isfinite(label):
+                raise ValueError(f"{where}: label {label!r} is no finite number; leave such rows out.")
+            return float(label)
+        if self.problem_type == "single_label_classification":
+            return self.classes.number(label, where)
+        if label is None:
+            raise ValueError(f"{where}: there is no list of labels; an empty one says that no class is right.")
+        right = {self.classes.number(each, where) for each in label}
+        if len(right) < len(label):
+            raise ValueError(
+                f"{where}: {label!r:.60} names a class twice: a list holds the right classes, not 0 or 1 for each."
+            )
+        return [float(number in right) for number in range(len(self.classes.names))]
+
+    def config_fields(self) -> dict[str, Any]:
+        """Return the classes and the kind of problem."""
+        classes = {"num_labels": 1} if self.problem_type == "regression" else self.classes.config_fields()
+        return {"problem_type": self.problem_type, **classes}
+
+    def rows(self, split: Any) -> Any:
+        """Return encoded texts with their labels."""
+        targets = self.targets["training" if split is self.train else "held-out"]
+        return super().rows(split).add_column("labels", targets)
+
+    def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
+        """Encode texts or pairs; what is too long is cut."""
+        return self.tokenizer(*(batch[name] for name in self.columns), truncation=True, max_length=self.max_length)
+
+    def collator(self, model: Any) -> DataCollatorWithPadding:
+        """Pad texts."""
+        return DataCollatorWithPadding(self.tokenizer)
+
+    def measures(self, prediction: EvalPrediction) -> Measures:
+        """Compare classes or numbers."""
+        logits: Any = prediction.predictions
+        if self.problem_type == "regression":
+            found = logits[:, 0]
+        else:
+            found = logits.argmax(-1) if self.problem_type == "single_label_classification" else logits > 0
+        return self._compare(found, prediction.label_ids)
+
+    def _compare(self, found: Any, right: Any) -> Measures:
+        if self.problem_type == "regression":
+            return regression_metrics(found, right)
+        return numbers(classification_metrics(*(np.asarray(values).astype(int).tolist() for values in (found, right))))
+
+    def baseline(self) -> Measures:
+        """Return the measures of the majority."""
+        train, right = self.targets["training"], self.targets["held-out"]
+        usual: Any
+        if self.problem_type == "regression":
+            usual = float(np.mean(train))
+        elif self.problem_type == "single_label_classification":
+            ((usual, _),) = Counter(train).most_common(1)
+        else:
+            usual = np.mean(train, axis=0) > 0.5
+        return self._compare([usual] * len(right), right)

@@ -1,0 +1,153 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""What all tasks have in common: columns that are checked, rows, and measures beside a baseline."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
+
+from ...evaluation.task_metrics import libraries
+from ..data import check_columns
+from ..trainer import TxTrainer
+
+Measures = dict[str, float]
+
+
+class Task(ABC):
+    """What a model is fine-tuned for. All that can be wrong with the data is found when the task is made.
+
+    Args:
+        tokenizer: of the model.
+        config: of the model, before it knows of the task.
+        train: the rows to learn from, a `Dataset` of the library `datasets`.
+        held_out: the rows to measure on.
+        max_length: the most tokens of a row.
+        columns: the columns of texts. Default: what the task calls them.
+        label_column: the column of what is to be learnt. Default: the first of those that the task knows.
+        options: those of the task alone: the keywords of `set_up`.
+
+    Raises:
+        ValueError: a column that is not there, or a row that does not serve.
+        ImportError: what measures the task is not installed.
+    """
+
+    #: The name in `TASKS`.
+    name: ClassVar[str]
+    #: The Hub's name of the task.
+    hub_name: ClassVar[str]
+    #: The Auto class of its models.
+    auto_class: ClassVar[Any]
+    #: What the columns of texts are called.
+    texts: ClassVar[tuple[str, ...]] = ("text",)
+    #: What the column of labels may be called.
+    labels: ClassVar[tuple[str, ...]]
+    #: The metric that has to be there, if it needs a library.
+    metric: ClassVar[str | None] = None
+    trainer_class: ClassVar[type[Any]] = TxTrainer
+    #: Of what the measures of `baseline` are.
+    baseline_name: ClassVar[str] = "majority"
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        config: PreTrainedConfig,
+        train: Any,
+        held_out: Any,
+        *,
+        max_length: int,
+        columns: Sequence[str] = (),
+        label_column: str | None = None,
+        **options: Any,
+    ) -> None:
+        if self.metric is not None:
+            libraries(self.metric)
+        self.tokenizer, self.config, self.max_length = tokenizer, config, max_length
+        self.train, self.held_out = train, held_out
+        self.columns = self.choose_columns(columns)
+        known = [name for name in self.labels if name in train.column_names]
+        self.label_column = label_column or (known or self.labels)[0]
+        for split in self.splits.values():
+            check_columns(split, [*self.columns, self.label_column])
+        self.set_up(**options)
+        #: What is trained on, and what is measured on.
+        self.train_rows, self.held_out_rows = (self.rows(split) for split in self.splits.values())
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The data by its name in messages."""
+        return {"training": self.train, "held-out": self.held_out}
+
+    def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of texts.
+
+        Raises:
+            ValueError: not as many as the task reads.
+        """
+        if columns and len(columns) != len(self.texts):
+            raise ValueError(f"--columns {' '.join(columns)}: {self.name} reads {len(self.texts)}.")
+        return tuple(columns or self.texts)
+
+    def check_texts(self, *columns: str) -> None:
+        """Raise ValueError for a text that is none, or empty."""
+        for split_name, split in self.splits.items():
+            for column in columns:
+                for number, text in enumerate(split[column]):
+                    if not isinstance(text, str) or not text.strip():
+                        raise ValueError(
+                            f"row {number} of the {split_name} data: {column} = {text!r:.60} is no text; leave such "
+                            "rows out."
+                        )
+
+    def set_up(self, **options: Any) -> None:
+        """Check the rows, and find out what the model must know."""
+        self.check_texts(*self.columns)
+
+    def config_fields(self) -> dict[str, Any]:
+        """Return the fields of the config that the data decides."""
+        return {}
+
+    def rows(self, split: Any) -> Any:
+        """Return the rows of a split that the collator takes."""
+        return split.map(self.encode, batched=True, remove_columns=split.column_names, desc=f"rows of {self.name}")
+
+    @abstractmethod
+    def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
+        """Return the rows that examples give, both as columns."""
+
+    @abstractmethod
+    def collator(self, model: Any) -> Any:
+        """Return what makes batches of rows."""
+
+    def prepare_options(self, options: TrainingArguments) -> None:
+        """Set what the task needs of the Trainer, and of it alone."""
+        return
+
+    def reduce(self, outputs: Any, labels: torch.Tensor) -> Any:
+        """Return what `measures` needs of a batch's outputs: the less, the less memory an evaluation takes."""
+        return _first(outputs)
+
+    @abstractmethod
+    def measures(self, prediction: EvalPrediction) -> Measures:
+        """Compare what a model says of the held-out rows with their labels."""
+
+    def baseline(self) -> Measures | None:
+        """Return the same measures of what says the most frequent everywhere; None: the model before the training is
+        what to compare with."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a card says of the data."""
+        full = sum(len(ids) >= self.max_length for ids in self.train_rows["input_ids"])
+        return {"task": self.name, "most tokens of a row": self.max_length, "rows that have as many or were cut": full}
+
+
+def numbers(measures: Mapping[str, Any]) -> Measures:
+    """Return the measures that are numbers: others are not logged."""
+    return {name: float(value) for name, value in measures.items() if isinstance(value, int | float)}
+
+
+def _first(outputs: Any) -> Any:
+    """Return the logits, without the states that encoder-decoders give beside them."""
+    return outputs[0] if isinstance(outputs, tuple | list) else outputs

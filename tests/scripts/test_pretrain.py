@@ -1,0 +1,175 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""From raw text to a measured model: every family, the same after a resume, and refusals that leave nothing behind."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from scripts.scripts import loaded, results_of, write_rows
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from hf_tx.evaluation import evaluate_texts
+from hf_tx.hub import check_repository
+
+TEXT = "".join(
+    f"{first} told {second} that {first} saw {second}, and {second} told {first} so.\n"
+    for first in ("Ann", "Bob", "Eve", "Sue", "Tom")
+    for second in ("Kim", "Lee", "Max", "Pat", "Zoe")
+    for _ in range(4)
+)
+TINY: dict[str, Any] = {
+    "text": "text.txt",
+    "context_length": 32,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 320,
+    "max_steps": 12,
+    "per_device_train_batch_size": 4,
+    "learning_rate": 1e-2,
+    "disable_tqdm": True,
+    "output": "out",
+}
+CLASSES = {"decoder": AutoModelForCausalLM, "encoder": AutoModelForMaskedLM, "encoder-decoder": AutoModelForSeq2SeqLM}
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    with loaded("pretrain") as module:
+        yield module
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    Path("text.txt").write_text(TEXT, "utf-8")
+    return tmp_path / "work"
+
+
+def argv(**changes: Any) -> list[str]:
+    options = {**TINY, **changes}
+    return [f"--{name}={value}" for name, value in options.items() if value is not None]
+
+
+@pytest.mark.parametrize(
+    ("family", "objective", "changes"),
+    [
+        ("decoder", "causal-lm", {"mixers": "gated_delta,full"}),
+        ("encoder", "masked-lm", {"objective_options": '{"masking": "span"}'}),
+        ("encoder-decoder", "span-corruption", {"decoder_mixers": "lstm", "vocab_size": 420}),
+    ],
+)
+def test_a_model_of_each_family(
+    script: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    family: str,
+    objective: str,
+    changes: dict[str, Any],
+) -> None:
+    assert script.main(argv(family=family, objective=objective, **changes)) == 0
+    printed = capsys.readouterr().out
+    found = results_of("out")
+    for metric, result in found.items():
+        assert f"{metric:{max(map(len, found))}}  {result['value']:10.4f}" in printed
+    assert found["loss"]["value"] < math.log(320)  # less than what knows nothing
+    assert check_repository("out") == []
+    assert Path("out/loss.png").stat().st_size > 1000
+    assert not list(Path("out").glob("_unfinished*"))
+    tokenizer, model = AutoTokenizer.from_pretrained("out"), CLASSES[family].from_pretrained("out")
+    assert model.config.vocab_size == len(tokenizer)
+    if family == "decoder":
+        held_out = TEXT.rstrip("\n")
+        assert model.config.mixers == ["gated_delta", "full"]
+        assert tokenizer.decode(tokenizer(held_out)["input_ids"], skip_special_tokens=True) == held_out
+        assert set(found) == {"loss", "bits_per_byte", "perplexity"}
+    elif family == "encoder-decoder":
+        assert model.config.decoder.mixers == ["lstm", "lstm"]
+
+
+def test_what_the_card_says_is_measured_again(script: ModuleType) -> None:
+    held_out = ["Ann told Kim so.", "Zoe saw Bob, and told him so."]
+    Path("data").mkdir()
+    write_rows("data/train.jsonl", [{"text": TEXT}] * 2)
+    write_rows("data/validation.jsonl", [{"text": text} for text in held_out])
+    assert script.main(argv(text=None, dataset="data")) == 0
+    model, tokenizer = AutoModelForCausalLM.from_pretrained("out"), AutoTokenizer.from_pretrained("out")
+    again = evaluate_texts(model, tokenizer, held_out, task="causal-lm", context_length=TINY["context_length"])
+    assert results_of("out")["bits_per_byte"]["value"] == pytest.approx(again.bits_per_byte, rel=1e-5)
+
+
+def test_a_resumed_run_is_the_whole_run(script: ModuleType) -> None:
+    dropout = {"config_changes": '{"hidden_dropout": 0.2}', "save_steps": 5, "save_total_limit": 9}
+    assert script.main(argv(**dropout)) == 0
+    whole, measured = load_file("out/model.safetensors"), results_of("out")
+    for name in ("checkpoint-10", "checkpoint-12"):
+        shutil.rmtree(Path("out", name))
+    Path("out/model.safetensors").unlink()
+    assert script.main([*argv(**dropout), "--resume"]) == 0
+    again = load_file("out/model.safetensors")
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+    assert {name: each["value"] for name, each in results_of("out").items()} == {
+        name: each["value"] for name, each in measured.items()
+    }
+
+
+def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -> None:
+    assert script.main(argv(output="one")) == 0
+    Path("settings.yaml").write_text(yaml.safe_dump({**TINY, "output": "two"}), "utf-8")
+    assert script.main(["settings.yaml"]) == 0
+    one, two = (load_file(f"{name}/model.safetensors") for name in ("one", "two"))
+    assert all(torch.equal(two[name], weight) for name, weight in one.items())
+    assert "python scripts/pretrain.py settings.yaml" in Path("two/README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": "gone.txt"}, "gone.txt"),
+        ({"text": "empty.txt"}, "empty.txt"),
+        (
+            {"text": None, "dataset": "rows.jsonl"},
+            "the dataset has no column 'text': its columns are body; name yours",
+        ),
+        ({"text": None, "dataset": "empty.jsonl"}, "empty.jsonl: holds no rows"),
+        ({"family": "encoder", "objective": "causal-lm"}, "--objective causal-lm: is not for --family encoder"),
+        ({"objective_options": '{"pack": 1}'}, "--objective-options"),
+        ({"config_changes": "{"}, "--config-changes {: is no JSON"),
+        ({"mixers": "ful"}, "ful"),
+        ({"hidden_size": 33}, "33"),
+        ({"tokenizer": "./nowhere"}, "--tokenizer ./nowhere: cannot be loaded"),
+        ({"attn_implementation": "banded"}, "banded"),
+        ({"resume": True}, "--resume: there is no checkpoint in out"),
+        ({"held_out": 0.7}, "--held-out 0.7: must be above 0 and at most 0.5"),
+        ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
+    ],
+)
+def test_a_refusal_is_one_line_and_leaves_nothing_behind(
+    script: ModuleType, here: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    Path("empty.txt").write_text("")
+    Path("empty.jsonl").write_text("")
+    write_rows("rows.jsonl", [{"body": "x"}] * 9)
+    before = sorted(here.iterdir())
+    assert script.main(argv(**changes)) == 2
+    *_, last = capsys.readouterr().err.strip().splitlines()
+    assert last.startswith("pretrain.py: error: ")
+    assert message in last
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_folder_that_holds_something_stays_as_it_is(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/mine.txt").write_text("mine")
+    assert script.main(argv()) == 2
+    assert "--output out: is not empty" in capsys.readouterr().err
+    assert [path.name for path in Path("out").iterdir()] == ["mine.txt"]

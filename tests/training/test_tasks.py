@@ -1,0 +1,294 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Rows of tasks: words and their tags, answers and windows, what the assistant says, classes and their numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, Value
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from hf_tx.tokenization import train_tokenizer
+from hf_tx.training.tasks import Chat, QuestionAnswering, Seq2Seq, SequenceClassification, TokenClassification
+from hf_tx.training.tasks.labels import Labels
+from hf_tx.training.tasks.question_answering import answer_place, best_answers
+
+TEXTS = ["The river runs past the old mill.", "Nobody said hello to the miller, and he said nothing.", "Oslo is cold."]
+ALGORITHMS = {"encoder": "wordpiece", "decoder": "bpe", "encoder-decoder": "unigram"}
+
+
+@pytest.fixture(scope="module", params=ALGORITHMS)
+def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
+    """Tokenizers that mark words in three ways: ## within, a space in front, and one in front of all."""
+    return tokenizer_of(request.param)
+
+
+def tokenizer_of(family: str) -> PreTrainedTokenizerBase:
+    return train_tokenizer(
+        TEXTS * 2,
+        algorithm=ALGORITHMS[family],
+        family=family,
+        vocab_size={"unigram": 60}.get(ALGORITHMS[family], 290),
+        extra_ids=0,
+        show_progress=False,
+    )
+
+
+def task_of(kind: Any, tokenizer: Any, rows: list[dict[str, Any]], **options: Any) -> Any:
+    data = Dataset.from_list(rows)
+    return kind(tokenizer, PreTrainedConfig(), data, data, **{"max_length": 64, **options})
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+def test_the_first_token_of_a_word_has_its_tag(tokenizer: PreTrainedTokenizerBase) -> None:
+    words = ["Nobody", "thrills", "Oslo", ",", "mill"]
+    tags = ["B-PER", "O", "B-LOC", "O", "I-LOC"]
+    task = task_of(TokenClassification, tokenizer, [{"tokens": words, "tags": tags}])
+    (row,) = task.train_rows
+    assert row["input_ids"] == tokenizer(" ".join(words))["input_ids"]
+    begins = [at for at, label in enumerate(row["labels"]) if label != -100]
+    assert [task.classes.names[row["labels"][at]] for at in begins] == tags
+    # From one beginning to the next, tokens spell one word.
+    special = set(tokenizer.all_special_ids)
+    for word, start, end in zip(words, begins, [*begins[1:], len(row["input_ids"])], strict=True):
+        ids = [token for token in row["input_ids"][start:end] if token not in special]
+        assert tokenizer.decode(ids).replace(" ", "") == word
+    assert len(begins) < sum(token not in special for token in row["input_ids"])  # some word has several tokens
+
+
+def test_tags_that_are_no_entities_are_measured_one_by_one() -> None:
+    rows = [{"tokens": ["The", "river", "runs"], "tags": ["DET", "NOUN", "VERB"]}] * 2
+    task = task_of(TokenClassification, tokenizer_of("encoder"), rows)
+    assert task.baseline()["accuracy"] == pytest.approx(1 / 3)
+    assert (
+        "overall_f1"
+        in task_of(
+            TokenClassification, tokenizer_of("encoder"), [{"tokens": ["Oslo", "is"], "tags": ["B-LOC", "O"]}]
+        ).baseline()
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- answers
+CONTEXT = " ".join([TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[0]])
+
+
+def question(answer: str) -> dict[str, Any]:
+    starts = [CONTEXT.index(answer)] if answer else []
+    answers = {"text": [answer] if answer else [], "answer_start": starts}
+    return {"question": "Who said nothing?", "context": CONTEXT, "answers": answers}
+
+
+def test_windows_hold_the_whole_answer_or_none(tokenizer: PreTrainedTokenizerBase) -> None:
+    asked = len(tokenizer("Who said nothing?")["input_ids"])
+    room = len(tokenizer(CONTEXT)["input_ids"]) // 3
+    rows = [question("Oslo"), question("")]
+    task = task_of(QuestionAnswering, tokenizer, rows, max_length=asked + room, doc_stride=room // 4)
+    places = [(row["start_positions"], row["end_positions"]) for row in task.train_rows]
+    found = 0
+    for (number, spans), (first, last) in zip(task.windows, places, strict=True):
+        inside = [span for span in spans if span is not None]
+        begin = CONTEXT.index("Oslo")
+        if number == 0 and inside[0][0] <= begin and inside[-1][1] >= begin + 4:
+            assert CONTEXT[spans[first][0] : spans[last][1]].strip() == "Oslo"
+            found += 1
+        else:
+            assert (first, last) == (0, 0)
+    assert found >= 1
+    assert len(places) > 2 + found  # windows without it
+    covered = {at for number, spans in task.windows if number == 0 for span in spans if span for at in range(*span)}
+    assert all(at in covered or CONTEXT[at] == " " for at in range(len(CONTEXT)))
+
+
+def test_an_answer_that_is_cut_by_the_window_is_none() -> None:
+    spans = [None, (10, 14), (15, 20), None]
+    assert answer_place(spans, {"text": ["x" * 4], "answer_start": [10]}) == (1, 1)
+    assert answer_place(spans, {"text": ["x" * 10], "answer_start": [10]}) == (1, 2)
+    assert answer_place(spans, {"text": ["x" * 4], "answer_start": [9]}) == (0, 0)
+    assert answer_place(spans, {"text": ["x" * 4], "answer_start": [17]}) == (0, 0)
+
+
+def test_the_best_answer_of_all_windows_wins() -> None:
+    text = "one two three"
+    windows = [(0, [None, (0, 3), (4, 7)]), (0, [None, (4, 7), (8, 13)]), (1, [None, (0, 3), (4, 7)])]
+    starts, ends = np.zeros((3, 3)), np.zeros((3, 3))
+    starts[1, 1], ends[1, 2] = 5, 4  # "two three", in the second window
+    starts[0, 1], ends[0, 1] = 4, 4
+    starts[2, 2], ends[2, 1] = 9, 9  # ends before it begins: not an answer
+    starts[2, 0] = 20
+    for options, expected in (
+        ({}, ["two three", "two"]),
+        ({"max_answer_length": 1}, ["one", "two"]),
+        ({"may_be_none": True}, ["two three", ""]),
+    ):
+        found = best_answers([text, text], windows, starts, ends, **options)
+        assert found == expected, options
+    starts[0, 0] = 50  # that the first window holds no answer says nothing of the second
+    assert best_answers([text, text], windows, starts, ends, may_be_none=True)[0] == "two three"
+
+
+# --------------------------------------------------------------------------------------------------------------- chats
+TURNS = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "Who runs past the mill?"},
+    {"role": "assistant", "content": "The river."},
+    {"role": "user", "content": "Where is it cold?"},
+    {"role": "assistant", "content": "Oslo"},
+]
+CHATML = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + eos_token + '\\n' }}{% endfor %}"
+    "{{ '<|assistant|>' if add_generation_prompt else '' }}"
+)
+
+
+@pytest.mark.parametrize("template", [None, CHATML])
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_only_answers_are_learnt_with_their_ends(family: str, template: str | None) -> None:
+    tokenizer = tokenizer_of(family)
+    tokenizer.chat_template = template
+    task = task_of(Chat, tokenizer, [{"messages": TURNS}], max_length=512)
+    (row,) = task.train_rows
+    text = tokenizer.apply_chat_template(TURNS, tokenize=False)
+    assert row["input_ids"] == tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert row["input_ids"] == tokenizer.apply_chat_template(TURNS, return_dict=False)
+    runs, previous = [], False
+    for token, label in zip(row["input_ids"], row["labels"], strict=True):
+        assert label in (-100, token)
+        if label != -100:
+            runs = [*runs[:-1], [*runs[-1], token]] if previous else [*runs, [token]]
+        previous = label != -100
+    assert [tokenizer.decode(run[:-1]).strip() for run in runs] == ["The river.", "Oslo"]
+    assert [run[-1] for run in runs] == [tokenizer.eos_token_id] * 2
+    # What comes before an answer is what generate() is given.
+    prompt = tokenizer.apply_chat_template(TURNS[:2], add_generation_prompt=True, return_dict=False)
+    assert row["input_ids"][: len(prompt)] == prompt
+    assert row["labels"][len(prompt)] != -100
+
+
+def test_a_prompt_and_a_response_are_two_turns() -> None:
+    tokenizer = tokenizer_of("decoder")
+    task = task_of(Chat, tokenizer, [{"prompt": "Where is it cold?", "response": "Oslo"}])
+    turns = [{"role": "user", "content": "Where is it cold?"}, {"role": "assistant", "content": "Oslo"}]
+    (row,) = task.train_rows
+    assert row["input_ids"] == tokenizer.apply_chat_template(turns, return_dict=False)
+    assert row["input_ids"][0] == tokenizer.bos_token_id
+    assert tokenizer.bos_token_id not in row["input_ids"][1:]
+
+
+def test_answers_that_are_cut_off_are_left_out() -> None:
+    rows = [{"prompt": "a" * size, "response": "Oslo"} for size in (1, 100)]
+    task = task_of(Chat, tokenizer_of("decoder"), rows)
+    assert len(task.train_rows) == 1
+    assert task.facts()["rows left out"] == 1
+    with pytest.raises(ValueError, match="no answer begins within 64 tokens"):
+        task_of(Chat, tokenizer_of("decoder"), rows[1:])
+
+
+def test_perplexity_and_accuracy_are_those_of_answer_tokens() -> None:
+    task = task_of(Chat, tokenizer_of("decoder"), [{"prompt": "a", "response": "b"}])
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 6, 11, generator=generator)
+    labels = torch.randint(0, 11, (3, 6), generator=generator)
+    labels[0, :4] = labels[1, 3:] = -100
+    labels[2, 3] = logits[2, 2].argmax()
+    losses, right = [], []
+    for row in range(3):
+        for at in range(1, 6):
+            if labels[row, at] != -100:
+                losses.append(-logits[row, at - 1].log_softmax(-1)[labels[row, at]].item())
+                right.append(bool(logits[row, at - 1].argmax() == labels[row, at]))
+
+    class Prediction:
+        predictions = task.reduce((logits, None), labels).numpy()
+
+    found = task.measures(Prediction)
+    assert found["answer_perplexity"] == pytest.approx(np.exp(np.mean(losses)))
+    assert found["answer_token_accuracy"] == pytest.approx(np.mean(right))
+    assert 0 < np.mean(right) < 1
+
+
+def test_a_template_that_changes_earlier_turns_is_refused() -> None:
+    tokenizer = tokenizer_of("decoder")
+    tokenizer.chat_template = "{{ messages | length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(ValueError, match="does not add turn 2 to the turns before it"):
+        task_of(Chat, tokenizer, [{"messages": TURNS}])
+
+
+# ------------------------------------------------------------------------------------------------------------- targets
+def test_targets_end_with_eos() -> None:
+    for family in ("encoder-decoder", "decoder"):
+        tokenizer = tokenizer_of(family)
+        task = task_of(Seq2Seq, tokenizer, [{"source": TEXTS[0], "target": TEXTS[2]}])
+        (row,) = task.train_rows
+        assert row["labels"][-1] == tokenizer.eos_token_id
+        assert row["labels"].count(tokenizer.eos_token_id) == 1
+        assert tokenizer.decode(row["labels"], skip_special_tokens=True).strip() == TEXTS[2]
+        cut = task_of(Seq2Seq, tokenizer, [{"source": TEXTS[0], "target": TEXTS[2]}], max_target_length=2)
+        assert cut.train_rows[0]["labels"] == row["labels"][:2]
+
+
+# ------------------------------------------------------------------------------------------------------------- classes
+@pytest.mark.parametrize(
+    ("feature", "found", "names"),
+    [
+        (Value("string"), ["b", "a", "b"], ["a", "b"]),
+        (Value("int64"), [2, 0, 1], ["0", "1", "2"]),
+        (Value("int64"), [3, 1, 2], ["1", "2", "3"]),
+        (Value("bool"), [True, False], ["False", "True"]),
+        (ClassLabel(names=["no", "yes"]), [1], ["no", "yes"]),
+    ],
+)
+def test_classes_have_the_names_of_the_data(feature: Any, found: list[Any], names: list[str]) -> None:
+    labels = Labels(feature, found)
+    assert labels.names == names
+    assert labels.config_fields()["label2id"] == {name: number for number, name in enumerate(names)}
+    numbers = [labels.number(label, "") for label in found]
+    assert [names[number] for number in numbers] == (["yes"] if hasattr(feature, "names") else list(map(str, found)))
+
+
+def test_a_model_that_knows_the_classes_keeps_their_numbers() -> None:
+    assert Labels(Value("string"), ["a", "b"], {"b": 0, "a": 1}).names == ["b", "a"]
+    assert Labels(Value("string"), ["a", "b"], {"LABEL_0": 0, "LABEL_1": 1}).names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("feature", "found", "label", "message"),
+    [
+        (Value("int64"), [0, 1, 7], 0, "7 is out of range, as 3 classes have the numbers 0 to 2"),
+        (Value("int64"), [-1, 0, 1], 0, "-1 is out of range"),
+        (Value("int64"), [0, 1], 2, "row 5: label 2 is none of the 2 classes"),
+        (ClassLabel(names=["no", "yes"]), [0, 1], -1, "row 5: label -1 is none of the 2 classes"),
+        (ClassLabel(names=["no", "yes"]), [0, 1], 2, "row 5: label 2 is none of the 2 classes"),
+        (Value("string"), ["a", "b"], "c", "row 5: label 'c' is none of the 2 classes of the training data: a, b"),
+        (Value("string"), ["a", None], "a", "a label is None"),
+        (Value("float64"), [0.0, 1.0], 0.0, "a label is 0.0"),
+        (Value("string"), ["a", "a"], "a", "all labels are a: nothing can be learnt"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(feature: Any, found: list[Any], label: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Labels(feature, found).number(label, "row 5")
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem", "targets", "baseline"),
+    [
+        (["a", "b", "b"], "single_label_classification", [0, 1, 1], {"accuracy": 2 / 3}),
+        ([["a"], ["a", "b"], []], "multi_label_classification", [[1, 0], [1, 1], [0, 0]], {"accuracy": 1 / 3}),
+        ([0.5, 1.0, 3.0], "regression", [0.5, 1.0, 3.0], {"mse": np.var([0.5, 1.0, 3.0]), "r2": 0.0}),
+    ],
+)
+def test_labels_say_what_the_problem_is(labels: list[Any], problem: str, targets: list[Any], baseline: Any) -> None:
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, labels, strict=True)]
+    task = task_of(SequenceClassification, tokenizer_of("encoder"), rows)
+    assert task.config_fields()["problem_type"] == problem
+    assert list(task.train_rows["labels"]) == targets
+    found = task.baseline()
+    assert {name: found[name] for name in baseline} == pytest.approx(baseline)
+
+
+def test_pairs_of_texts_are_read_as_pairs() -> None:
+    tokenizer = tokenizer_of("encoder")
+    rows = [{"first": TEXTS[0], "second": TEXTS[number], "label": number} for number in range(2)]
+    task = task_of(SequenceClassification, tokenizer, rows, columns=["first", "second"])
+    assert list(task.train_rows["input_ids"]) == [tokenizer(TEXTS[0], TEXTS[at])["input_ids"] for at in range(2)]
