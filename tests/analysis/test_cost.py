@@ -173,7 +173,8 @@ def test_blocks_that_are_skipped_are_not_counted(name, settings, backend):
     costs = estimate(model, context=300, batch=2, attn_implementation=backend)
     assert_within(costs.forward_flops, forward, 0.01)
     assert_within(costs.backward_flops, backward, 0.01)
-    assert costs.attention_flops < estimate(model, context=300, batch=2).attention_flops
+    skips = name != "bert"  # in which every query sees every key
+    assert (costs.attention_flops < estimate(model, context=300, batch=2).attention_flops) == skips
 
 
 def test_tiles_of_a_context_of_any_length():
