@@ -151,7 +151,7 @@ def _state_bytes(mixer: torch.nn.Module, config: Any, layer_idx: int, dtype: tor
     cache = DynamicCache(config=config)
     with torch.no_grad():
         # The first state may be made from an encoder's.
-        sizes = {"hidden_states": (1, 1, config.hidden_size)}
+        sizes: dict[str, tuple[int, ...]] = {"hidden_states": (1, 1, config.hidden_size)}
         if MIXERS.get(config.mixers[layer_idx]).takes_start:
             sizes["source_start"] = (1, getattr(config, "cross_attention_hidden_size", None) or config.hidden_size)
         mixer(**{name: torch.empty(size, dtype=dtype, device="meta") for name, size in sizes.items()}, cache=cache)
