@@ -8,18 +8,18 @@ python scripts/distill.py --model my-model --output linear --mixers gated_linear
 python scripts/distill.py --model my-model --output near --mixers sliding --config-changes '{"sliding_window": 4}'
 """
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
-from transformers import HfArgumentParser
 
+from hf_tx.cli.arguments import parse_options
 from hf_tx.training import Healing, HealingSettings
+from hf_tx.training.runs import json_option
 
 TEXT = Path(__file__).resolve().parent / "data" / "state_of_the_union.txt"
 
@@ -31,8 +31,8 @@ class Arguments:
     model: str = field(metadata={"help": "The original: a folder of hf_tx or of transformers, or a name on the Hub."})
     output: str = field(metadata={"help": "Folder to save the healed model to."})
     mixers: str | None = field(default=None, metadata={"help": "Other mixers, such as 'sliding*3,full'."})
-    config_changes: str | None = field(
-        default=None, metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
+    config_changes: str = field(
+        default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
     )
     text: list[str] = field(
         default_factory=list,
@@ -46,28 +46,14 @@ class Arguments:
     overwrite: bool = field(default=False, metadata={"help": "Replace a checkpoint that is in the output folder."})
 
 
-class Parser(HfArgumentParser):
-    """A parser whose complaints are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing all options."""
-        raise ValueError(message)
-
-
 def prepare(argv: Sequence[str] | None) -> Healing:
     """Parse the options, and do all that can go wrong before the first step.
 
     Raises:
         ValueError, StrictDataclassError, OSError, ImportError: an option does not serve.
     """
-    parser = Parser((Arguments, HealingSettings), description=__doc__.partition("\n\n")[0])
-    arguments, settings = parser.parse_args_into_dataclasses(argv)
-    try:
-        changes = json.loads(arguments.config_changes or "{}")
-    except json.JSONDecodeError as error:
-        raise ValueError(f"--config-changes {arguments.config_changes!r}: is not JSON: {error}") from error
-    if not isinstance(changes, dict):
-        raise ValueError(f"--config-changes {arguments.config_changes!r}: must be an object, {{field: value}}")
+    arguments, settings = parse_options((Arguments, HealingSettings), argv, __doc__.partition("\n\n")[0])
+    changes = json_option(arguments, "config_changes")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("distill.py runs in one process: start it with python")
     return Healing(

@@ -19,15 +19,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
-from transformers import HfArgumentParser, PreTrainedModel, Trainer, TrainingArguments, set_seed
+from transformers import PreTrainedModel, Trainer, TrainingArguments, set_seed
 from transformers.utils import logging
 
 import hf_tx
+from hf_tx.cli.arguments import parse_options
 from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.tokenization.training import Family
@@ -103,21 +104,13 @@ class JobFailed(Exception):
     """The job ended after training had begun; the second argument is the exit code."""
 
 
-class Parser(HfArgumentParser):
-    """A parser whose complaints are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing all options."""
-        raise ValueError(message)
-
-
 def parse(argv: Sequence[str] | None) -> Arguments:
     """Parse the options, and refuse what nothing else would refuse before the work begins.
 
     Raises:
         ValueError: with the option, its value and the rule.
     """
-    (arguments,) = Parser(Arguments, description=__doc__.partition("\n\n")[0]).parse_args_into_dataclasses(argv)
+    arguments = parse_options(Arguments, argv, __doc__.partition("\n\n")[0])
     for name, least in {"steps": 1, "seed": 0, "batch_size": 1, "context_length": 8, "max_new_tokens": 1}.items():
         value = getattr(arguments, name)
         if value < least:

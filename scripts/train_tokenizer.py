@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformers import HfArgumentParser, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
+from hf_tx.cli.arguments import parse_options, run_script
 from hf_tx.tokenization import check_output_folder, iter_dataset, iter_texts, save_tokenizer, train_tokenizer
 from hf_tx.tokenization.training import Algorithm, Family
 
@@ -22,7 +23,9 @@ class Arguments:
     """The options of the command."""
 
     output: str = field(metadata={"help": "Folder to save the tokenizer to."})
-    text: list[str] = field(default_factory=list, metadata={"help": "Text files, or directories of *.txt files."})
+    text: list[str] = field(
+        default_factory=list, metadata={"action": "extend", "help": "Text files, or directories of *.txt files."}
+    )
     dataset: str | None = field(
         default=None, metadata={"help": "Instead of --text: a Hub id, a dataset folder, or a jsonl/csv/parquet file."}
     )
@@ -94,16 +97,13 @@ def _describe(tokenizer: PreTrainedTokenizerFast, sample: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code: 2 for what the user can mend."""
-    try:
-        (arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses(argv)
-        run(arguments)
-    except (ValueError, OSError) as error:
-        print(f"train_tokenizer.py: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("train_tokenizer.py: interrupted, nothing was saved", file=sys.stderr)
-        return 130
-    return 0
+    description = __doc__.partition("\n\n")[0]
+    return run_script(
+        "train_tokenizer.py",
+        lambda argv: run(parse_options(Arguments, argv, description)),
+        argv,
+        interrupted="interrupted, nothing was saved",
+    )
 
 
 if __name__ == "__main__":

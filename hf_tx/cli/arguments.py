@@ -66,15 +66,21 @@ def parse_options(options_class: Any, argv: Sequence[str] | None = None, descrip
     return tuple(found) if isinstance(options_class, tuple) else found[0]
 
 
-def run_script(name: str, run: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
-    """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C."""
+def run_script(
+    name: str,
+    run: Callable[[Sequence[str] | None], None],
+    argv: Sequence[str] | None = None,
+    interrupted: str = "interrupted",
+) -> int:
+    """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C, with
+    what `interrupted` says."""
     try:
         run(argv)
     except BAD_INPUT as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
+        print(f"{name}: {interrupted}", file=sys.stderr)
         return 130
     return 0
 

@@ -432,11 +432,11 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         _, decoder = config.stacks
         self.num_labels = config.num_labels
         self.model = TxEncoderDecoderModel(config)
-        size = decoder.hidden_size
+        size = decoder.output_size
         self.transform = nn.Linear(size, size) if config.classifier_transform else None
         dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
         self.dropout = nn.Dropout(dropout)
-        self.score = nn.Linear(decoder.output_size, config.num_labels)
+        self.score = nn.Linear(size, config.num_labels)
         self.post_init()
 
     @can_return_tuple
@@ -518,7 +518,7 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)
         self.model = TxEncoderDecoderModel(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.stacks[1].output_size, 2)
         self.post_init()
 
     @can_return_tuple

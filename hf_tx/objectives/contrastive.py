@@ -153,7 +153,7 @@ class SentenceEmbedder(nn.Module):
     """An encoder whose states are pooled to one embedding a text, with [`InfoNCE`] as loss.
 
     Args:
-        encoder: a model that gives `last_hidden_state`. It alone has weights: save it, not this module.
+        encoder: a model that gives `last_hidden_state`. It alone has weights, and it is what is saved (`saved_model`).
         temperature: see [`InfoNCE`].
         pooling: `mean` or `first`, over the real tokens.
 
@@ -168,6 +168,11 @@ class SentenceEmbedder(nn.Module):
         self.encoder = encoder
         self.pooling = pooling
         self.loss = InfoNCE(temperature)
+
+    @property
+    def saved_model(self) -> nn.Module:
+        """The encoder."""
+        return self.encoder
 
     def embed(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the embeddings of texts.

@@ -148,9 +148,7 @@ class Run(ABC):
     def __init__(self, arguments: RunArguments, trainer: TxTrainer, tokenizer: PreTrainedTokenizerBase) -> None:
         self.arguments, self.trainer, self.tokenizer = arguments, trainer, tokenizer
         #: The model, whatever the Trainer wraps it in.
-        self.model: Any = (
-            getattr(trainer.model, "model", None) if not hasattr(trainer.model, "config") else trainer.model
-        )
+        self.model: Any = getattr(trainer.model, "saved_model", trainer.model)
 
     # ---------------------------------------------------------------------------------------------- what a run says
     @property

@@ -114,8 +114,9 @@ class _Safe(Trainer):
             config.use_cache = turned
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model as the library does; each file appears whole, the weights last. The options of the run, which
-        the library pickles, stay in the checkpoints."""
+        """Save the model as the library does; each file appears whole, the weights last. Of a module around a model
+        that gives the loss, that model is saved, its `saved_model`. The options of the run, which the library pickles,
+        stay in the checkpoints."""
         final = Path(str(output_dir or self.args.output_dir))
         staged = final / UNFINISHED
         if _internal_call:
@@ -126,8 +127,11 @@ class _Safe(Trainer):
         self.accelerator.wait_for_everyone()
         super().save_model(str(staged), _internal_call=True)
         self.accelerator.wait_for_everyone()
-        if self.args.should_save:
-            (staged / TRAINING_ARGS_NAME).unlink()
+        if self.args.should_save and staged.is_dir():  # shards of FSDP are saved with checkpoints only
+            inner: Any = getattr(self.model, "saved_model", None)
+            if inner is not None:
+                inner.save_pretrained(staged)
+            (staged / TRAINING_ARGS_NAME).unlink(missing_ok=True)
             for path in sorted(staged.iterdir(), key=lambda path: (path.suffix == ".safetensors", path.name)):
                 path.replace(final / path.name)
             staged.rmdir()

@@ -376,3 +376,22 @@ def test_the_loss_of_a_seq2seq_model_does_not_depend_on_the_padding_of_its_sourc
         for text, labels in zip(TEXTS, LABELS, strict=False)
     )
     assert_close(model(input_ids=batch, attention_mask=mask, labels=LABELS).loss, expected, 1e-5)
+
+
+@pytest.mark.parametrize("transformed", [False, True])
+@pytest.mark.parametrize("name", [name for name in hf_tx.__all__ if "For" in name])
+def test_every_head_reads_what_a_projected_stack_returns(name: str, transformed: bool) -> None:
+    """A stack whose output has another size than its layers."""
+    kind = getattr(hf_tx, name)
+    config = config_of(kind.config_class.model_type.removeprefix("hf_tx_"), embedding_size=16, output_projection=True)
+    if transformed:
+        if not hasattr(config, "classifier_transform"):
+            pytest.skip("a decoder's heads have no transform")
+        config.classifier_transform = True
+    model = enlarge(kind(config)).eval()
+    read = []
+    model.model.register_forward_hook(lambda module, args, outputs: read.append(outputs.last_hidden_state))
+    with torch.no_grad():
+        outputs = model(tokens(2, 3, 5) if "MultipleChoice" in name else tokens(2, 5))
+    assert read[0].shape[-1] == 16
+    assert (outputs["start_logits"] if "QuestionAnswering" in name else outputs.logits).abs().max() > 0

@@ -15,7 +15,8 @@ FOLDER = Path(__file__).parents[2] / "scripts"
 
 @contextlib.contextmanager
 def loaded(name: str) -> Iterator[ModuleType]:
-    """The script as a module: what is tested in this process is cheaper than in one for each test."""
+    """The script as a module, under another name, since `evaluate` is the library's: what is tested in this process is
+    cheaper than in one for each test."""
     spec = importlib.util.spec_from_file_location(f"{name}_script", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,5 +1,4 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-import importlib.util
 import json
 import os
 import signal
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from scripts.scripts import loaded
 from tiny_models import enlarge
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, default_data_collator
 from transformers.utils import logging
@@ -43,13 +43,8 @@ CHANGES = ["--mixers", "gated_linear,sliding", "--config-changes", '{"sliding_wi
 
 @pytest.fixture(scope="module")
 def script():
-    """The script as a module: what does not train is cheaper to test without a process for each."""
-    spec = importlib.util.spec_from_file_location("distill_script", SCRIPTS / "distill.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("distill") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +200,8 @@ def test_an_original_of_the_library(script, here, theirs, config):
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),
         (["--mixers", "sliding"], "sliding_window"),
         (["--mixers", "full"], "no layer of the changed model computes anything else in 32 tokens"),
-        (["--config-changes", "{"], "--config-changes '{': is not JSON"),
-        (["--config-changes", "[1]"], "--config-changes '[1]': must be an object"),
+        (["--config-changes", "{"], "--config-changes {: is no JSON"),
+        (["--config-changes", "[1]"], "--config-changes [1]: must be an object"),
         (["--config-changes", '{"hiden_size": 8}'], "has no field 'hiden_size'. Did you mean 'hidden_size'?"),
         (["--config-changes", '{"colour": 8}'], "has no field 'colour'"),
         (["--config-changes", '{"hidden_size": 64}'], "Sizes of tensors that the original has cannot be changed"),

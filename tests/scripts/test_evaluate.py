@@ -1,5 +1,4 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-import importlib.util
 import json
 import os
 import subprocess
@@ -7,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts.scripts import loaded
 from tiny_models import SIZES, TOKENS, build, enlarge
 
 import hf_tx
@@ -19,13 +19,8 @@ TEXTS = ["The river runs past the old mill, and the miller.", "Nobody said hello
 
 @pytest.fixture(scope="module")
 def script():
-    """The script as a module, under another name: that of the file is the library's."""
-    spec = importlib.util.spec_from_file_location("evaluate_script", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("evaluate") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

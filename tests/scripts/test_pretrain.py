@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 
 from hf_tx.evaluation import evaluate_texts
 from hf_tx.hub import check_repository
+from hf_tx.objectives import OBJECTIVES
 
 TEXT = "".join(
     f"{first} told {second} that {first} saw {second}, and {second} told {first} so.\n"
@@ -93,6 +94,21 @@ def test_a_model_of_each_family(
         assert set(found) == {"loss", "bits_per_byte", "perplexity"}
     elif family == "encoder-decoder":
         assert model.config.decoder.mixers == ["lstm", "lstm"]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_leaves_a_whole_repository(script: ModuleType, objective: str) -> None:
+    kind = OBJECTIVES[objective]
+    write_rows("rows.jsonl", [dict.fromkeys(kind.columns, f"{line}\n") for line in TEXT.splitlines()])
+    changes = {"text": None, "dataset": "rows.jsonl", "vocab_size": 420, "max_steps": 3}
+    assert script.main(argv(family=kind.families[0], objective=objective, **changes)) == 0
+    assert check_repository("out") == []
+    weights = kind.auto_class.from_pretrained("out").state_dict()
+    trained = load_file("out/checkpoint-3/model.safetensors")
+    shared = [name for name in weights if any(key.endswith(name) for key in trained)]
+    assert len(shared) >= len(weights) - 2  # tied ones are saved once
+    for name in shared:
+        assert any(torch.equal(weights[name], value) for key, value in trained.items() if key.endswith(name)), name
 
 
 def test_what_the_card_says_is_measured_again(script: ModuleType) -> None:

@@ -1,5 +1,4 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-import importlib.util
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from scripts.scripts import loaded
 from transformers.utils import logging
 
 import hf_tx
@@ -37,13 +37,8 @@ ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
 
 @pytest.fixture(scope="module")
 def script():
-    """The script as a module: what does not train is cheaper to test without a process for each."""
-    spec = importlib.util.spec_from_file_location("quickstart_script", SCRIPTS / "quickstart.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("quickstart") as module:
+        yield module
 
 
 @pytest.fixture
