@@ -392,6 +392,7 @@ def test_every_head_reads_what_a_projected_stack_returns(name: str, transformed:
     read = []
     model.model.register_forward_hook(lambda module, args, outputs: read.append(outputs.last_hidden_state))
     with torch.no_grad():
-        outputs = model(tokens(2, 3, 5) if "MultipleChoice" in name else tokens(2, 5))
+        inputs = {"decoder_input_ids": tokens(2, 4)} if config.is_encoder_decoder else {}
+        outputs = model(tokens(2, 3, 5) if "MultipleChoice" in name else tokens(2, 5), **inputs)
     assert read[0].shape[-1] == 16
     assert (outputs["start_logits"] if "QuestionAnswering" in name else outputs.logits).abs().max() > 0
