@@ -10,7 +10,8 @@ from typing import Any
 _BLOCK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
-_TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+#: By the ending of a file: what of the library `datasets` reads it, and with which options.
+TABLES: dict[str, tuple[str, dict[str, Any]]] = {
     ".json": ("json", {}),
     ".jsonl": ("json", {}),
     ".csv": ("csv", {}),
@@ -126,7 +127,7 @@ def _files(path: Path) -> list[Path]:
         return [file for text in found for file in _files(text)]
     if not path.exists():
         raise FileNotFoundError(f"text file {str(path)!r} does not exist")
-    if path.suffix.lower() in _TABLES:
+    if path.suffix.lower() in TABLES:
         raise ValueError(
             f"{str(path)!r} is a table, not plain text: read one of its columns as a dataset (iter_dataset, --dataset)"
         )
@@ -187,12 +188,12 @@ def _rows(source: str, config: str | None, split: str) -> Iterator[Mapping[str, 
 
     builder, options = source, {"name": config}
     suffix = Path(source).suffix.lower()
-    if suffix in _TABLES:
+    if suffix in TABLES:
         if not Path(source).is_file():
             raise FileNotFoundError(f"dataset file {source!r} does not exist")
         if Path(source).stat().st_size == 0:
             raise ValueError(f"dataset file {source!r} is empty")
-        builder, options = _TABLES[suffix]
+        builder, options = TABLES[suffix]
         options = {**options, "data_files": source}
     try:
         yield from load_dataset(builder, split=split, streaming=True, **options)

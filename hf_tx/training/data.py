@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..tokenization.corpus import TABLES
 from .corpus import read_documents, split_documents
-
-_BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 
 
 @dataclass
@@ -99,12 +98,12 @@ def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:
     from datasets.exceptions import DatasetGenerationError
 
     names = arguments.dataset
-    suffixes = {Path(name).suffix for name in names}
     try:
-        if len(names) == 1 and not suffixes & _BUILDERS.keys():
+        if len(names) == 1 and Path(names[0]).suffix.lower() not in TABLES:
             loaded = load_dataset(names[0], arguments.dataset_config)
         else:
-            loaded = load_dataset(_builder(names, suffixes), data_files=names, **_options(suffixes))
+            builder, options = _builder(names)
+            loaded = load_dataset(builder, data_files=names, **options)
     except DatasetGenerationError as error:
         raise ValueError(f"{_named(arguments)}: cannot be read: {error.__cause__ or error}") from error
     except StopIteration as error:  # what the library raises for empty files
@@ -122,16 +121,14 @@ def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:
     return [parts["train"], parts["test"]]
 
 
-def _builder(names: Sequence[str], suffixes: set[str]) -> str:
+def _builder(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return what of the library reads these files, and with which options."""
+    suffixes = {Path(name).suffix.lower() for name in names}
     for name in names:
-        if Path(name).suffix not in _BUILDERS:
-            raise ValueError(f"{name}: is no {', '.join(_BUILDERS)} file; several names must be files of one kind.")
+        if Path(name).suffix.lower() not in TABLES:
+            raise ValueError(f"{name}: is no {', '.join(TABLES)} file; several names must be files of one kind.")
         if not Path(name).is_file():
             raise FileNotFoundError(f"{name}: there is no such file.")
     if len(suffixes) > 1:
         raise ValueError(f"files of several kinds ({', '.join(sorted(suffixes))}): give files of one kind.")
-    return _BUILDERS[next(iter(suffixes))]
-
-
-def _options(suffixes: set[str]) -> dict[str, Any]:
-    return {"sep": "\t"} if suffixes == {".tsv"} else {}
+    return TABLES[suffixes.pop()]
