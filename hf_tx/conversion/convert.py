@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from .sources import (
     Source,
     StoredTensor,
     dtypes_of,
+    find_weights,
     of_files,
     of_model,
     refuse_adapters,
@@ -311,12 +311,18 @@ def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
     head = family.head_of(config.architectures[0])
     family.read(config)  # refuses before weights are loaded
     cls = getattr(transformers, head.theirs)
+    if getattr(config, "transformers_weights", None) is None and find_weights(str(source), hub) is None:
+        raise OSError(
+            f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they are "
+            "read: load it with transformers if you trust it, and pass the model as source, or save it anew."
+        )
     files = of_files(str(source), config, cls, _output(head), hub)
     if files is not None:
         yield files
     try:
-        model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True, **hub)
-    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        options = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
+        model, info = cls.from_pretrained(source, **options, **hub)
+    except (OSError, RuntimeError) as error:
         raise OSError(f"{source}: its weights do not load: {error}") from error
     yield of_model(model, loaded=True, missing=info["missing_keys"])
 

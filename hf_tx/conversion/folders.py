@@ -180,8 +180,16 @@ def _copy_sentence_modules(source: str | Path, target: Path) -> None:
     for path in after:
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"{source}: modules.json names {path}, which is not in the checkpoint.")
+        weights, pickled = (
+            _find(source, (path / name).as_posix()) for name in ("model.safetensors", "pytorch_model.bin")
+        )
+        if weights is None and pickled is not None:
+            raise ValueError(
+                f"{source}: {path} holds a pickle, which can run code when it is read; save the checkpoint anew with "
+                "sentence-transformers, which writes safetensors."
+            )
     names = [Path(name) for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")]
-    names += [path / name for path in after for name in ("config.json", "model.safetensors", "pytorch_model.bin")]
+    names += [path / name for path in after for name in ("config.json", "model.safetensors")]
     for name in names:
         if (found := _find(source, name.as_posix())) is not None:
             (target / name).parent.mkdir(parents=True, exist_ok=True)

@@ -121,7 +121,7 @@ def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: di
     """
     if config.dtype is None or getattr(config, "transformers_weights", None) is not None:
         return None
-    files = _find(name, hub)
+    files = find_weights(name, hub)
     if files is None:
         return None
     state: dict[str, Any] = {}
@@ -204,7 +204,7 @@ class Part:
         return self.parts.take(self.index)[index]
 
 
-def _find(name: str, hub: dict[str, Any]) -> list[str] | None:
+def find_weights(name: str, hub: dict[str, Any]) -> list[str] | None:
     """Return the files of weights, or None if there are none in safetensors."""
     found = cached_file(name, SAFE_WEIGHTS_NAME, **hub, _raise_exceptions_for_missing_entries=False)
     if found is not None:

@@ -141,7 +141,7 @@ def test_added_tokens_and_the_chat_template_travel_along(source: Path, tmp_path:
         ("README.md", b"---\na: [\n---\n", "README.md cannot be read: "),
         ("model.safetensors", b"torn", "model.safetensors: is no whole file of weights: "),
         ("config.json", b"{", "is not a valid JSON file"),
-        ("pytorch_model.bin", b"PK\x03\x04", "source: its weights do not load: "),
+        ("pytorch_model.bin", b"PK\x03\x04", "source: holds no weights in safetensors, and pickles ("),
     ],
 )
 def test_a_broken_file_is_named_and_nothing_is_left(
