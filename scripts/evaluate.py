@@ -1,15 +1,17 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Measures models on texts: how well they predict them, or which classes they give to them.
+"""Measures models on texts: how well they predict them, and how well they do what they were fine-tuned for.
 
 Every token is scored exactly once. Several models are compared: language models by bits per byte, whatever their
-tokenizers; their perplexities are shown where they are of the same tokens. All options can stand in one YAML or JSON
-file instead. The script runs with python, torchrun and accelerate launch.
+tokenizers; their perplexities are shown where they are of the same tokens. With --held-out, what is measured is the
+part of the data that pretrain.py and finetune.py hold out: so the command in a model card finds its numbers again. All
+options can stand in one YAML or JSON file instead. The script runs with python, torchrun and accelerate launch.
 
 python scripts/evaluate.py --model my-model --text held-out.txt
 python scripts/evaluate.py --model my-model gpt2 --text held-out.txt --context-length 512 --stride 256
-python scripts/evaluate.py --model my-encoder --task masked-lm --dataset reviews.jsonl --column review
-python scripts/evaluate.py --model my-t5 --task seq2seq-lm --dataset pairs.csv --column source --target-column target
-python scripts/evaluate.py --model my-classifier --task sequence-classification --dataset reviews.csv
+python scripts/evaluate.py --model my-encoder --task masked-lm --dataset reviews.jsonl --columns review
+python scripts/evaluate.py --model my-t5 --task seq2seq-lm --dataset pairs.csv --columns source --label-column target
+python scripts/evaluate.py --model my-classifier --task sequence-classification --dataset reviews.csv --held-out 0.1
+python scripts/evaluate.py --model my-encoder --objective masked-lm --text my-text.txt --held-out 0.1
 python scripts/evaluate.py evaluation.yaml
 """
 
@@ -28,9 +30,27 @@ from transformers import AutoConfig
 
 import hf_tx
 from hf_tx.cli.arguments import parse_options, run_script
-from hf_tx.evaluation import TextResult, evaluate_classifier, evaluate_texts, load_model, rank
-from hf_tx.tokenization import iter_rows
-from hf_tx.training import read_documents
+from hf_tx.evaluation import TextResult, evaluate_texts, load_model, rank
+from hf_tx.objectives import OBJECTIVES
+from hf_tx.training.data import check_columns, load_measured
+from hf_tx.training.measuring import measure_objective, measure_task
+from hf_tx.training.runs import json_option
+from hf_tx.training.tasks import TASKS
+
+PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")
+#: Options that not everything has, with what has them.
+OPTIONS = {
+    "objective_options": tuple(f"--objective {name}" for name in OBJECTIVES),
+    "context_length": (*(f"--task {name}" for name in PREDICTING), *(f"--objective {name}" for name in OBJECTIVES)),
+    "stride": ("--task causal-lm",),
+    "label_column": ("--task seq2seq-lm", *(f"--task {name}" for name in TASKS)),
+    "max_length": tuple(f"--task {name}" for name in TASKS),
+    "doc_stride": ("--task question-answering",),
+    "max_answer_length": ("--task question-answering",),
+    "max_target_length": ("--task seq2seq",),
+    "generation_max_length": ("--task seq2seq",),
+    "generation_num_beams": ("--task seq2seq",),
+}
 
 
 @dataclass
@@ -38,51 +58,124 @@ class Arguments:
     """The options of the command."""
 
     model: list[str] = field(metadata={"action": "extend", "help": "Folders or Hub ids of models with a tokenizer."})
-    task: Literal["causal-lm", "masked-lm", "seq2seq-lm", "sequence-classification"] = field(
-        default="causal-lm", metadata={"help": "What the models do."}
+    task: str | None = field(
+        default=None,
+        metadata={
+            "help": f"What is measured: how texts are predicted ({', '.join(PREDICTING)}), or what finetune.py trains "
+            f"({', '.join(TASKS)}). Default: causal-lm."
+        },
+    )
+    objective: str | None = field(
+        default=None,
+        metadata={"help": f"Instead of a task: the loss of what pretrain.py trains ({', '.join(OBJECTIVES)})."},
+    )
+    objective_options: str | None = field(
+        default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
     text: list[str] = field(
-        default_factory=list, metadata={"action": "extend", "help": "Text files, or directories of *.txt files."}
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
     )
-    dataset: str | None = field(
-        default=None, metadata={"help": "Instead of --text: a Hub id, a dataset folder, or a jsonl/csv/parquet file."}
+    dataset: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
     )
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
-    split: str | None = field(default=None, metadata={"help": "Split of the dataset. Default: test; all of a file."})
-    column: str = field(default="text", metadata={"help": "Column of texts; for seq2seq-lm, of sources."})
-    target_column: str = field(default="target", metadata={"help": "Column of the targets of seq2seq-lm."})
-    label_column: str = field(default="label", metadata={"help": "Column of the labels of sequence-classification."})
+    dataset_config: str | None = field(
+        default=None, metadata={"help": "The configuration of a dataset that has some."}
+    )
+    split: str | None = field(
+        default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
+    )
+    held_out: float | None = field(
+        default=None,
+        metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
+    )
+    seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
+    )
+    label_column: str | None = field(
+        default=None, metadata={"help": "The column of what is right. Default: what the task calls it."}
+    )
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
     stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
-    batch_size: int = field(default=8, metadata={"help": "Windows or texts that go through a model together."})
+    max_length: int | None = field(
+        default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
+    )
+    doc_stride: int | None = field(
+        default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
+    )
+    max_answer_length: int | None = field(
+        default=None, metadata={"help": "Of question-answering: the most tokens of an answer. Default: 30."}
+    )
+    max_target_length: int | None = field(
+        default=None, metadata={"help": "Of seq2seq: the most tokens of a target. Default: those of a source."}
+    )
+    generation_max_length: int | None = field(
+        default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
+    )
+    generation_num_beams: int | None = field(default=None, metadata={"help": "Of seq2seq: beams of the search."})
+    batch_size: int = field(default=8, metadata={"help": "Windows or rows that go through a model together."})
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
+    )
+    mixed_precision: Literal["bf16", "fp16"] | None = field(
+        default=None, metadata={"help": "Compute as a training with --bf16 or --fp16 does."}
     )
     trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
     output: str | None = field(default=None, metadata={"help": "JSON file to write the results to."})
     overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
 
+    def __post_init__(self) -> None:
+        if self.task is not None and self.objective is not None:
+            raise ValueError("give either --task or --objective: a task is measured in its own way")
+        if self.objective is None:
+            self.task = self.task or "causal-lm"
+        for option, value, known in (
+            ("--task", self.task, (*PREDICTING, *TASKS)),
+            ("--objective", self.objective, OBJECTIVES),
+        ):
+            if value is not None and value not in known:
+                raise ValueError(f"{option} {value}: must be one of {', '.join(known)}")
+        if bool(self.text) == bool(self.dataset):
+            raise ValueError("give either --text or --dataset: where the data comes from")
+        if self.text and (self.split or self.dataset_config):
+            raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
+        if self.held_out is not None and not 0 < self.held_out <= 0.5:
+            raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
+        if self.batch_size < 1:
+            raise ValueError(f"--batch-size {self.batch_size}: must be at least 1")
+        for name, fits in OPTIONS.items():
+            if getattr(self, name) is not None and self.what not in fits:
+                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
+                raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
 
-def read_data(arguments: Arguments) -> list[Any]:
-    """Return texts, or rows of a text and its target or label.
+    @property
+    def what(self) -> str:
+        """The option that says what is measured."""
+        return f"--task {self.task}" if self.objective is None else f"--objective {self.objective}"
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return options that are given."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def texts_of(arguments: Arguments, rows: Any) -> list[Any]:
+    """Return the texts to predict, or pairs of source and target.
 
     Raises:
-        ValueError, OSError: there is no such data.
+        ValueError: there is no such column.
     """
-    if bool(arguments.text) == bool(arguments.dataset):
-        raise ValueError("give either --text or --dataset")
-    more = {"seq2seq-lm": [arguments.target_column], "sequence-classification": [arguments.label_column]}
-    columns = [arguments.column, *more.get(arguments.task, [])]
-    if not arguments.dataset:
-        if len(columns) > 1:
-            raise ValueError(f"--task {arguments.task} needs the columns {' and '.join(columns)}: give a --dataset")
-        if arguments.split or arguments.dataset_config:
-            raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
-        return read_documents(arguments.text)
-    split = arguments.split or ("train" if Path(arguments.dataset).is_file() else "test")
-    rows = iter_rows(arguments.dataset, columns=columns, config=arguments.dataset_config, split=split)
-    return [row if len(columns) > 1 else row[0] for row in rows]
+    pairs = arguments.task == "seq2seq-lm"
+    columns = arguments.columns or ["source" if pairs else "text"]
+    if len(columns) > 1:
+        raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
+    columns += [arguments.label_column or "target"] if pairs else []
+    check_columns(rows, columns)
+    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else list(rows[columns[0]])
 
 
 def check(arguments: Arguments) -> None:
@@ -97,8 +190,6 @@ def check(arguments: Arguments) -> None:
             raise ValueError(f"--output {arguments.output}: must be a file in a folder that exists")
         if output.exists() and not arguments.overwrite:
             raise ValueError(f"--output {arguments.output}: exists; name another file, or give --overwrite")
-    if arguments.stride is not None and arguments.task != "causal-lm":
-        raise ValueError(f"--stride {arguments.stride}: only windows of a causal-lm move on by a stride; leave it out")
     if len(set(arguments.model)) < len(arguments.model):
         raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
     for name in arguments.model:
@@ -109,38 +200,46 @@ def check(arguments: Arguments) -> None:
             raise OSError(f"--model {name}: {error}") from error
 
 
-def evaluate(arguments: Arguments, name: str, data: list[Any], state: PartialState) -> TextResult | dict[str, Any]:
-    """Evaluate one model.
+def evaluate(arguments: Arguments, name: str, rows: Any) -> TextResult | dict[str, Any]:
+    """Evaluate one model; called on all processes.
 
     Raises:
         ValueError, OSError, ImportError: the model, its tokenizer, an option or the data do not serve.
     """
-    model, tokenizer = load_model(
-        name,
-        arguments.task,
-        device=str(state.device),
-        trust_remote_code=arguments.trust_remote_code,
-        dtype=arguments.dtype,
-        attn_implementation=arguments.attn_implementation,
-    )
-    options = {name: getattr(arguments, name) for name in ("context_length", "batch_size")}
-    if arguments.task == "sequence-classification":
-        texts, labels = zip(*data, strict=True)
+    loading = arguments.given("trust_remote_code", "dtype", "attn_implementation")
+    shared = arguments.given("columns", "batch_size", "mixed_precision")
+    if arguments.objective is not None:
+        objective_options = json_option(arguments, "objective_options") if arguments.objective_options else {}
+        options = arguments.given("context_length", "seed")
+        found = measure_objective(
+            name, arguments.objective, rows, objective_options=objective_options, **options, **shared, **loading
+        )
+        return {"name": name, **found}
+    if arguments.task in TASKS:
+        task_options = arguments.given("doc_stride", "max_answer_length", "max_target_length")
+        options = arguments.given("label_column", "max_length", "generation_max_length", "generation_num_beams")
         return {
             "name": name,
-            **evaluate_classifier(model, tokenizer, texts, labels, description=name, state=state, **options),
+            **measure_task(name, arguments.task, rows, task_options=task_options, **options, **shared, **loading),
         }
-    return evaluate_texts(
-        model,
-        tokenizer,
-        data,
-        task=arguments.task,
-        stride=arguments.stride,
-        name=name,
-        description=name,
-        state=state,
-        **options,
-    )
+    # Without being told, it takes several processes without GPUs for several single ones.
+    state = PartialState(cpu=not torch.accelerator.is_available())
+    texts = texts_of(arguments, rows)
+    model, tokenizer = load_model(name, arguments.task, device=str(state.device), **loading)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, None: None}[arguments.mixed_precision]
+    with torch.autocast(state.device.type, dtype, enabled=dtype is not None):
+        return evaluate_texts(
+            model,
+            tokenizer,
+            texts,
+            task=arguments.task,
+            context_length=arguments.context_length,
+            stride=arguments.stride,
+            batch_size=arguments.batch_size,
+            name=name,
+            description=name,
+            state=state,
+        )
 
 
 def table(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
@@ -183,21 +282,22 @@ def run(arguments: Arguments) -> None:
         ValueError, OSError, ImportError: an option, the data or a model does not serve.
     """
     check(arguments)
-    data = read_data(arguments)
-    # Without being told, it takes several processes without GPUs for several single ones.
-    state = PartialState(cpu=not torch.accelerator.is_available())
+    names = ("text", "dataset", "dataset_config", "split", "held_out", "seed", "max_eval_samples")
+    rows = load_measured(**arguments.given(*names))
     results, seconds = [], {}
     for name in arguments.model:
         started = time.monotonic()
-        results.append(evaluate(arguments, name, data, state))
+        results.append(evaluate(arguments, name, rows))
         seconds[name] = round(time.monotonic() - started, 1)
+    state = PartialState()
     if not state.is_main_process:
         return
     if isinstance(results[0], TextResult):
         print(summary(results))
         found = [result.as_dict() for result in rank(results)]
     else:
-        print(table(results, ["accuracy", "f1_macro", "f1_micro", "mcc", "texts", "cut_texts"]))
+        numbers = [name for name, value in results[0].items() if isinstance(value, int | float)]
+        print(table(results, [name for name in numbers if all(name in result for result in results)]))
         found = results
     if arguments.output:
         versions = {"hf_tx": hf_tx.__version__, "transformers": transformers.__version__, "torch": torch.__version__}

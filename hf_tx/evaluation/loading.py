@@ -29,13 +29,20 @@ _METRICS = Path(__file__).parent / "metrics"
 
 
 def load_model(
-    name: str, task: str, *, device: str | None = None, trust_remote_code: bool = False, **options: Any
+    name: str,
+    task: str,
+    *,
+    auto_class: Any = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    **options: Any,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model and its tokenizer for a task.
 
     Args:
         name: a folder, or the id of a model on the Hub.
-        task: `causal-lm`, `masked-lm`, `seq2seq-lm` or `sequence-classification`.
+        task: `causal-lm`, `masked-lm`, `seq2seq-lm` or `sequence-classification`; with `auto_class`, any name.
+        auto_class: the Auto class of the library that gives the model. Default: that of the task.
         device: where to put the model. Default: a GPU if there is one.
         trust_remote_code: whether to run code that comes with the model.
         options: further arguments of `from_pretrained` of the model, such as `dtype` or `attn_implementation`.
@@ -48,11 +55,11 @@ def load_model(
             drawn at random.
         OSError: there is no such model.
     """
-    if task not in AUTO_CLASSES:
+    if auto_class is None and task not in AUTO_CLASSES:
         raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
     try:
-        model, report = AUTO_CLASSES[task].from_pretrained(
+        model, report = (auto_class or AUTO_CLASSES[task]).from_pretrained(
             name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
         )
     except ValueError as error:

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..tokenization.corpus import TABLES
 from .corpus import read_documents, split_documents
@@ -48,7 +48,21 @@ class DataArguments:
                 raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least 1.")
 
 
-def load_splits(arguments: DataArguments, seed: int = 0) -> tuple[Any, Any]:
+class Splits(NamedTuple):
+    """Data to train on, and data to measure on, as datasets of the library `datasets`.
+
+    Attributes:
+        train: the rows to learn from.
+        held_out: the rows to measure on.
+        found_by: the arguments of [`load_measured`] that give `held_out` again.
+    """
+
+    train: Any
+    held_out: Any
+    found_by: dict[str, Any]
+
+
+def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
     """Load the data to train on and that to measure on.
 
     Of text files the end is held out; of a dataset the split `eval_split`, or else rows that are drawn by the seed.
@@ -58,27 +72,73 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> tuple[Any, Any]:
         seed: draws the rows that are held out.
 
     Returns:
-        Two datasets of the library `datasets`; those of text files have a column `text`.
+        Both, and how the second is found again; those of text files have a column `text`.
 
     Raises:
         ValueError: an unknown kind of file, a split that is not there or is empty.
         OSError: a file or a dataset that is not there.
     """
-    from datasets import Dataset  # takes a second to import
-
+    names = arguments.text or arguments.dataset
+    found_by: dict[str, Any] = {"max_eval_samples": arguments.max_eval_samples}
     if arguments.text:
-        parts = split_documents(read_documents(arguments.text), arguments.held_out)
-        splits = [Dataset.from_dict({"text": part}) for part in parts]
+        train, held_out = map(_of_texts, split_documents(read_documents(arguments.text), arguments.held_out))
+        found_by |= {"text": arguments.text, "held_out": arguments.held_out}
     else:
-        splits = _dataset_splits(arguments, seed)
-    found = []
-    for split, purpose, most in zip(
-        splits, ("train on", "measure"), (arguments.max_train_samples, arguments.max_eval_samples), strict=True
-    ):
-        if not len(split):
-            raise ValueError(f"{_named(arguments)}: there is nothing to {purpose}.")
-        found.append(split if most is None else split.select(range(min(most, len(split)))))
-    return found[0], found[1]
+        loaded = _loaded(arguments.dataset, arguments.dataset_config)
+        train = _split_named(arguments.train_split, loaded, arguments.dataset)
+        found_by |= {"dataset": arguments.dataset, "dataset_config": arguments.dataset_config}
+        if arguments.eval_split in loaded and arguments.eval_split != arguments.train_split:
+            held_out = loaded[arguments.eval_split]
+            found_by |= {"split": arguments.eval_split}
+        else:
+            train, held_out = _divided(train, arguments.held_out, seed, names)
+            found_by |= {"split": arguments.train_split, "held_out": arguments.held_out, "seed": seed}
+    return Splits(
+        _first_rows(train, arguments.max_train_samples, names, "train on"),
+        _first_rows(held_out, arguments.max_eval_samples, names, "measure"),
+        found_by,
+    )
+
+
+def load_measured(
+    *,
+    text: Sequence[str] = (),
+    dataset: Sequence[str] = (),
+    dataset_config: str | None = None,
+    split: str | None = None,
+    held_out: float | None = None,
+    seed: int = 0,
+    max_eval_samples: int | None = None,
+) -> Any:
+    """Load data to measure on.
+
+    Args:
+        text: text files, or folders of them. Either these or `dataset`.
+        dataset: a name on the Hub, a folder, or files of rows.
+        dataset_config: the configuration of a dataset that has some.
+        split: of the dataset. Default: `test`, or the only one; with `held_out`, `train`.
+        held_out: take the share that [`load_splits`] holds out, and not all.
+        seed: what has drawn the rows that were held out.
+        max_eval_samples: take that many rows at most.
+
+    Returns:
+        A dataset of the library `datasets`; that of text files has a column `text`.
+
+    Raises:
+        ValueError: an unknown kind of file, a split that is not there or is empty.
+        OSError: a file or a dataset that is not there.
+    """
+    names = text or dataset
+    if text:
+        documents = read_documents(text)
+        found = _of_texts(documents if held_out is None else split_documents(documents, held_out)[1])
+    else:
+        loaded = _loaded(dataset, dataset_config)
+        usual = "train" if held_out is not None else "test" if len(loaded) > 1 else next(iter(loaded))
+        found = _split_named(split or usual, loaded, names)
+        if held_out is not None:
+            _, found = _divided(found, held_out, seed, names)
+    return _first_rows(found, max_eval_samples, names, "measure")
 
 
 def check_columns(dataset: Any, columns: Sequence[str]) -> None:
@@ -89,36 +149,45 @@ def check_columns(dataset: Any, columns: Sequence[str]) -> None:
         raise ValueError(f"the dataset has no column {missing[0]!r}: its columns are {has}; name yours.")
 
 
-def _named(arguments: DataArguments) -> str:
-    return " ".join(arguments.text or arguments.dataset)
+def _of_texts(texts: list[str]) -> Any:
+    from datasets import Dataset  # takes a second to import
+
+    return Dataset.from_dict({"text": texts})
 
 
-def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:
+def _loaded(names: Sequence[str], config: str | None) -> Any:
+    """Return the splits of a dataset by name."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
-    names = arguments.dataset
     try:
         if len(names) == 1 and Path(names[0]).suffix.lower() not in TABLES:
-            loaded = load_dataset(names[0], arguments.dataset_config)
-        else:
-            builder, options = _builder(names)
-            loaded = load_dataset(builder, data_files=names, **options)
+            return load_dataset(names[0], config)
+        builder, options = _builder(names)
+        return load_dataset(builder, data_files=list(names), **options)
     except DatasetGenerationError as error:
-        raise ValueError(f"{_named(arguments)}: cannot be read: {error.__cause__ or error}") from error
+        raise ValueError(f"{' '.join(names)}: cannot be read: {error.__cause__ or error}") from error
     except StopIteration as error:  # what the library raises for empty files
-        raise ValueError(f"{_named(arguments)}: holds no rows.") from error
-    if arguments.train_split not in loaded:
-        raise ValueError(
-            f"{_named(arguments)}: has no split {arguments.train_split!r}; its splits are {', '.join(loaded)}."
-        )
-    train = loaded[arguments.train_split]
-    if arguments.eval_split in loaded and arguments.eval_split != arguments.train_split:
-        return [train, loaded[arguments.eval_split]]
-    if len(train) < 2:
-        raise ValueError(f"{_named(arguments)}: has {len(train)} rows, of which none can be held out.")
-    parts = train.train_test_split(test_size=arguments.held_out, seed=seed)
-    return [parts["train"], parts["test"]]
+        raise ValueError(f"{' '.join(names)}: holds no rows.") from error
+
+
+def _split_named(name: str, loaded: Any, names: Sequence[str]) -> Any:
+    if name not in loaded:
+        raise ValueError(f"{' '.join(names)}: has no split {name!r}; its splits are {', '.join(loaded)}.")
+    return loaded[name]
+
+
+def _divided(rows: Any, held_out: float, seed: int, names: Sequence[str]) -> tuple[Any, Any]:
+    if len(rows) < 2:
+        raise ValueError(f"{' '.join(names)}: has {len(rows)} rows, of which none can be held out.")
+    parts = rows.train_test_split(test_size=held_out, seed=seed)
+    return parts["train"], parts["test"]
+
+
+def _first_rows(rows: Any, most: int | None, names: Sequence[str], purpose: str) -> Any:
+    if not len(rows):
+        raise ValueError(f"{' '.join(names)}: there is nothing to {purpose}.")
+    return rows if most is None else rows.select(range(min(most, len(rows))))
 
 
 def _builder(names: Sequence[str]) -> tuple[str, dict[str, Any]]:

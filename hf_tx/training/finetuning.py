@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From a model and rows with labels to a model for a task, with its measures and its card."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from .data import load_splits
 from .runs import Run, RunArguments, RunOptions, loading
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import PROBLEMS
+from .tasks.task import numbers
 
 _DEFAULT_LENGTH = 512
 #: What the Trainer adds to measures.
@@ -129,13 +131,13 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
             raise ValueError(f"{arguments.model}: the tokenizer has neither a pad_token nor an eos_token to pad with.")
         tokenizer.pad_token = tokenizer.eos_token
     with options.main_process_first(desc="the data"):
-        train, held_out = load_splits(arguments, options.seed)
+        train, held_out, found_by = load_splits(arguments, options.seed)
         task = kind(
             tokenizer,
             config,
             train,
             held_out,
-            max_length=_length(arguments.max_length, config, tokenizer),
+            max_length=row_length(arguments.max_length, config, tokenizer),
             columns=arguments.columns,
             label_column=arguments.label_column,
             **arguments.task_options(),
@@ -145,19 +147,10 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
     if arguments.lora_r:
         model = _with_adapters(model, arguments.lora_r, new)
-    trainer = kind.trainer_class(
-        model,
-        options,
-        train_dataset=task.train_rows,
-        eval_dataset=task.held_out_rows,
-        data_collator=task.collator(model),
-        processing_class=tokenizer,
-        compute_metrics=task.measures,
-        preprocess_logits_for_metrics=task.reduce,
-    )
+    trainer = task_trainer(task, model, options)
     trainer.check_first_batch()
     arguments.prepare_push(options)
-    return Finetuning(arguments, trainer, tokenizer, task, new)
+    return Finetuning(arguments, trainer, tokenizer, found_by, task, new)
 
 
 class Finetuning(Run):
@@ -170,10 +163,11 @@ class Finetuning(Run):
         arguments: FinetuningArguments,
         trainer: Any,
         tokenizer: PreTrainedTokenizerBase,
+        found_by: Mapping[str, Any],
         task: Task,
         new: list[str],
     ) -> None:
-        super().__init__(arguments, trainer, tokenizer)
+        super().__init__(arguments, trainer, tokenizer, found_by)
         self.for_task, self.new = task, new
         self.trainable = self.model.num_parameters(only_trainable=True)
 
@@ -211,23 +205,27 @@ class Finetuning(Run):
 
     def begin(self) -> None:
         """Measure what the trained model is to be compared with."""
-        self.before = self.for_task.baseline()
-        if self.before is None:
-            self.before = self._measures()
+        baseline = self.for_task.baseline()
+        self.before = measures_of(self.trainer) if baseline is None else numbers(baseline)
 
     def measure(self) -> list[Result]:
         """Measure the trained model on the held-out rows, after adapters have become weights."""
         if self.arguments.lora_r:
             self.trainer.model = self.trainer.model_wrapped = self.model = self.model.merge_and_unload()
-        beside, name = self.before or {}, self.for_task.baseline_name
+        beside, name = self.before, self.for_task.baseline_name
+        options: Any = self.trainer.args
+        command = self.measured_by(
+            task=self.for_task.name,
+            label_column=self.arguments.label_column,
+            **self.for_task.options(),
+            generation_max_length=options.generation_max_length,
+            generation_num_beams=options.generation_num_beams,
+            trust_remote_code=self.arguments.trust_remote_code,
+        )
         return [
-            self.result(metric, value, beside.get(metric), name if metric in beside else "")
-            for metric, value in self._measures().items()
+            self.result(metric, value, command, beside.get(metric), name if metric in beside else "")
+            for metric, value in measures_of(self.trainer).items()
         ]
-
-    def _measures(self) -> dict[str, float]:
-        found = {name.removeprefix("eval_"): value for name, value in self.trainer.evaluate().items()}
-        return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
 
 
 def load_for_task(name: str, task: Task, **options: Any) -> tuple[Any, list[str]]:
@@ -272,10 +270,37 @@ def load_for_task(name: str, task: Task, **options: Any) -> tuple[Any, list[str]
     return model, sorted({*report["missing_keys"], *mismatched})
 
 
-def _length(given: int | None, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+def task_trainer(task: Task, model: Any, options: FinetuningOptions, details: bool = False) -> Any:
+    """Return the trainer of a model for a task, which measures numbers; with `details`, what is behind them too."""
+    return task.trainer_class(
+        model,
+        options,
+        train_dataset=task.train_rows,
+        eval_dataset=task.held_out_rows,
+        data_collator=task.collator(model),
+        processing_class=task.tokenizer,
+        compute_metrics=task.measures if details else lambda prediction: numbers(task.measures(prediction)),
+        preprocess_logits_for_metrics=task.reduce,
+    )
+
+
+def measures_of(trainer: Any) -> dict[str, Any]:
+    """Return what a trainer measures on its held-out rows, without what it says of itself."""
+    found = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
+    return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
+
+
+def row_length(
+    given: int | None, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, option: str = "--max-length"
+) -> int:
+    """Return the most tokens of a row: what is given, or what model and tokenizer read, and at most 512.
+
+    Raises:
+        ValueError: more than they read.
+    """
     longest = longest_input(config, tokenizer)
     if given is not None and longest is not None and given > longest:
-        raise ValueError(f"--max-length {given}: the model and its tokenizer read at most {longest} tokens.")
+        raise ValueError(f"{option} {given}: the model and its tokenizer read at most {longest} tokens.")
     return given or min(longest or _DEFAULT_LENGTH, _DEFAULT_LENGTH)
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From raw text to a pre-trained model with its tokenizer, its measures and its card."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,7 +100,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
     with options.main_process_first(desc="the data"):
-        train, held_out = load_splits(arguments, options.seed)
+        train, held_out, found_by = load_splits(arguments, options.seed)
     columns = arguments.columns or list(kind.columns)
     for split in (train, held_out):
         check_columns(split, columns)
@@ -129,7 +129,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     trainer.check_first_batch()
     arguments.prepare_push(options)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
-    return Pretraining(arguments, trainer, tokenizer, objective, texts)
+    return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts)
 
 
 class Pretraining(Run):
@@ -142,10 +142,11 @@ class Pretraining(Run):
         arguments: PretrainingArguments,
         trainer: TxTrainer,
         tokenizer: PreTrainedTokenizerBase,
+        found_by: Mapping[str, Any],
         objective: Objective,
         texts: list[list[str]] | None,
     ) -> None:
-        super().__init__(arguments, trainer, tokenizer)
+        super().__init__(arguments, trainer, tokenizer, found_by)
         self.objective, self.texts = objective, texts
 
     @property
@@ -189,8 +190,15 @@ class Pretraining(Run):
     def measure(self) -> list[Result]:
         """Measure the held-out data: the loss of the objective, and where the next token is predicted, bits per byte
         and perplexity beside those of a unigram model."""
+        arguments = self.arguments
         loss = self.trainer.evaluate()["eval_loss"]
-        found = [self.result("loss", loss)]
+        command = self.measured_by(
+            objective=self.objective.name,
+            objective_options=arguments.objective_options if arguments.objective_options != "{}" else None,
+            context_length=arguments.context_length,
+            seed=self.objective.seed,
+        )
+        found = [self.result("loss", loss, command)]
         if self.objective.name != "causal-lm" or self.texts is None:
             return found
         train, held_out = self.texts
@@ -199,20 +207,20 @@ class Pretraining(Run):
             self.tokenizer,
             held_out,
             task="causal-lm",
-            context_length=self.arguments.context_length,
+            context_length=arguments.context_length,
             description="scoring the held-out text",
             state=PartialState(),
         )
         unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
         scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, held_out)]
         baseline = sum(scores[1:], start=scores[0])
-        return [
-            *found,
-            self.result(
-                "bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes), "unigram model"
-            ),
-            self.result("perplexity", measured.perplexity, baseline.perplexity, "unigram model"),
-        ]
+        command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
+        for metric, value, beside in (
+            ("bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes)),
+            ("perplexity", measured.perplexity, baseline.perplexity),
+        ):
+            found.append(self.result(metric, value, command, beside, "unigram model"))
+        return found
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:

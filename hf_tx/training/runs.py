@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +108,8 @@ class RunArguments(DataArguments):
             self.repository = name
             options.push_to_hub = False
             if options.should_save:
-                HfApi(token=options.hub_token).create_repo(name, private=options.hub_private_repo, exist_ok=True)
+                api = HfApi(token=options.hub_token)
+                self.repository = api.create_repo(name, private=options.hub_private_repo, exist_ok=True).repo_id
 
 
 def json_option(arguments: Any, name: str) -> dict[str, Any]:
@@ -143,10 +144,17 @@ class Run(ABC):
         arguments: where it saves, and what its card says.
         trainer: holds the model, the data and the options.
         tokenizer: of the model.
+        found_by: the options that find the held-out data again; see [`Splits`].
     """
 
-    def __init__(self, arguments: RunArguments, trainer: TxTrainer, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.arguments, self.trainer, self.tokenizer = arguments, trainer, tokenizer
+    def __init__(
+        self,
+        arguments: RunArguments,
+        trainer: TxTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        found_by: Mapping[str, Any],
+    ) -> None:
+        self.arguments, self.trainer, self.tokenizer, self.found_by = arguments, trainer, tokenizer, found_by
         #: The model, whatever the Trainer wraps it in.
         self.model: Any = getattr(trainer.model, "saved_model", trainer.model)
 
@@ -194,10 +202,33 @@ class Run(ABC):
         return arguments.data_name or " ".join(Path(name).name for name in arguments.text or arguments.dataset)
 
     def result(
-        self, metric: str, value: float, baseline: float | None = None, baseline_name: str = "", command: str = ""
+        self, metric: str, value: float, command: str, baseline: float | None = None, baseline_name: str = ""
     ) -> Result:
-        """Return a number that was measured on the held-out data."""
+        """Return a number that was measured on the held-out data, with what measures it again."""
         return Result(metric, float(value), self.data_name, "held-out", command, baseline, baseline_name)
+
+    def measured_by(self, **options: Any) -> str:
+        """Return the command that measures the saved model again on the held-out data.
+
+        Args:
+            **options: of `scripts/evaluate.py`, beside those that name the model and find the data.
+        """
+        arguments, training = self.arguments, self.trainer.args
+        options = {
+            "model": arguments.repository or arguments.output,
+            **options,
+            **self.found_by,
+            "columns": arguments.columns,
+            "batch_size": training.per_device_eval_batch_size,
+            "mixed_precision": "bf16" if training.bf16 else "fp16" if training.fp16 else None,
+            "attn_implementation": arguments.attn_implementation,
+        }
+        parts = ["python", "scripts/evaluate.py"]
+        for name, value in options.items():
+            if value or value == 0 and value is not False:
+                values = value if isinstance(value, list) else [value] if value is not True else []
+                parts += [f"--{name.replace('_', '-')}", *map(str, values)]
+        return shlex.join(parts)
 
     # ------------------------------------------------------------------------------------------------------ the work
     def run(self, command: str) -> RunRecord:

@@ -4,11 +4,15 @@
 import contextlib
 import importlib.util
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 FOLDER = Path(__file__).parents[2] / "scripts"
 
@@ -31,6 +35,22 @@ def write_rows(path: str | Path, rows: Sequence[dict[str, Any]]) -> str:
     """Write rows as JSON lines."""
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return str(path)
+
+
+def measure_again(folder: str | Path) -> None:
+    """Run the commands that a card gives for its numbers, and compare what they find."""
+    card = Path(folder, "README.md").read_text("utf-8")
+    results = results_of(folder)
+    commands = {result["command"] for result in results.values()}
+    assert commands == set(re.findall(r"^python scripts/evaluate.py .*$", card, flags=re.MULTILINE))
+    with loaded("evaluate") as script:
+        for command in commands:
+            _, _, *options = shlex.split(command)
+            assert script.main([*options, "--output", "again.json", "--overwrite"]) == 0, command
+            (found,) = json.loads(Path("again.json").read_text("utf-8"))["results"]
+            for metric, result in results.items():
+                if result["command"] == command:
+                    assert found[metric] == pytest.approx(result["value"], rel=1e-5, abs=1e-6), (metric, command)
 
 
 def results_of(folder: str | Path) -> dict[str, dict[str, Any]]:

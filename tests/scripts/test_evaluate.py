@@ -45,7 +45,9 @@ def folder(tmp_path_factory):
             enlarge(hf_tx.TxEncoderForSequenceClassification(config)).save_pretrained(folder / "classifier")
             tokenizer.save_pretrained(folder / "classifier")
     (folder / "text.txt").write_text("\n".join(TEXTS), "utf-8")
-    rows = [{"text": text, "target": text[::-1], "label": at, "n": at} for at, text in enumerate(TEXTS)]
+    rows = [
+        {"text": text, "source": text, "target": text[::-1], "label": at, "n": at} for at, text in enumerate(TEXTS)
+    ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     (folder / "names.csv").write_text("text,label\nA mill.,ham\nA river.,spam\nNo mill.,ham\n", "utf-8")
     (folder / "wrong.csv").write_text("text,label\nA mill.,0\nA river.,2\n", "utf-8")
@@ -53,7 +55,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def here(folder, monkeypatch):
+def here(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(folder)
     return folder
 
@@ -120,7 +123,7 @@ def test_classes_by_name(script, here, capsys):
     right = [0, 1, 0]
     assert found["accuracy"] == pytest.approx(sum(a == b for a, b in zip(classes, right, strict=True)) / 3)
     assert set(found["per_class"]) == {"ham", "spam"}
-    assert (found["texts"], found["cut_texts"]) == (3, 0)
+    assert (found["rows"], found["full_rows"]) == (3, 0)
     assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
 
 
@@ -144,25 +147,38 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
     ("arguments", "message"),
     [
         ([], "the following arguments are required: --model"),
-        (["--model", "decoder"], "give either --text or --dataset"),
+        (["--model", "decoder"], "give either --text or --dataset: where"),
         ([*OTHER, "--dataset", "rows.jsonl"], "give either --text or --dataset"),
         ([*OTHER, "--strid", "4"], "unknown argument --strid: did you mean --stride?"),
-        ([*OTHER, "--task", "lm"], "invalid choice: 'lm'"),
+        (
+            [*OTHER, "--task", "lm"],
+            "--task lm: must be one of causal-lm, masked-lm, seq2seq-lm, sequence-classification",
+        ),
         ([*OTHER, "--stride", "64"], "stride = 64: must be at least 1 and at most context_length - 1 = 63"),
-        ([*CLASSES, "--dataset", "names.csv", "--stride", "4"], "--stride 4: only windows of a causal-lm move on"),
+        ([*CLASSES, "--dataset", "names.csv", "--stride", "4"], "--stride 4: is an option of --task causal-lm"),
+        ([*OTHER, "--objective", "causal-lm", "--task", "causal-lm"], "give either --task or --objective"),
+        ([*OTHER, "--objective", "lm"], "--objective lm: must be one of causal-lm, "),
+        ([*OTHER, "--objective", "span-corruption"], "is of a kind that has no model for span-corruption"),
+        ([*OTHER, "--objective", "causal-lm", "--context-length", "65"], "--context-length 65: the model and its"),
+        ([*OTHER, "--held-out", "0.6"], "--held-out 0.6: must be above 0 and at most 0.5"),
+        ([*OTHER, "--columns", "a", "b"], "--columns a b: --task causal-lm reads one"),
+        (["--model", "encoder", "--task", "chat", "--dataset", "rows.jsonl"], "no column 'prompt'"),
         ([*OTHER, "--split", "test"], "--split and --dataset-config are those of a --dataset"),
-        ([*OTHER, "--batch-size", "0"], "batch_size = 0: must be at least 1"),
+        ([*OTHER, "--batch-size", "0"], "--batch-size 0: must be at least 1"),
         ([*OTHER, "--output", "missing/found.json"], "must be a file in a folder that exists"),
         ([*OTHER, "--output", "text.txt"], "--output text.txt: exists; name another file, or give --overwrite"),
-        ([*OTHER, "--task", "seq2seq-lm"], "--task seq2seq-lm needs the columns text and target: give a --dataset"),
+        ([*OTHER, "--task", "seq2seq-lm"], "the dataset has no column 'source': its columns are text"),
         ([*OTHER, "--task", "masked-lm"], "'decoder' is of a kind that has no model for masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
         (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is there twice"),
         (["--model", "decoder", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
-        ([*ROWS, "--column", "txt"], "no column 'txt': its columns are 'text', 'target', 'label', 'n'"),
-        ([*ROWS, "--column", "n"], "text 0 is 0: texts must be strings"),
-        ([*ROWS, "--split", "test"], "test"),
-        ([*CLASSES, "--dataset", "wrong.csv"], "label 1 is 2: the classes are 0 to 1, or ham, spam"),
+        ([*ROWS, "--columns", "txt"], "no column 'txt': its columns are text, source, target, label, n"),
+        ([*ROWS, "--columns", "n"], "text 0 is 0: texts must be strings"),
+        ([*ROWS, "--split", "test"], "rows.jsonl: has no split 'test'; its splits are train"),
+        (
+            [*CLASSES, "--dataset", "wrong.csv"],
+            "row 1 of the held-out data: label 2 is none of the 2 classes of the model: ham, spam",
+        ),
         (["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"], "lacks 2 weights of TxEncoderForSequence"),
         (["missing.yaml"], "missing.yaml"),
     ],

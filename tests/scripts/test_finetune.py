@@ -16,7 +16,7 @@ import pytest
 import torch
 from hub.server import TOKEN, running_hub
 from safetensors.torch import load_file
-from scripts.scripts import FOLDER, loaded, results_of, write_rows
+from scripts.scripts import FOLDER, loaded, measure_again, results_of, write_rows
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -176,9 +176,20 @@ def test_each_task_is_learnt(
     assert check_repository("out") == []
     (snippet,) = re.findall(r"```python\n(.*?)```", Path("out/README.md").read_text("utf-8"), flags=re.DOTALL)
     exec(snippet.replace("FOLDER_OR_NAME", "out"), {})
+    measure_again("out")
     assert type(AutoConfig.from_pretrained("out")) is type(AutoConfig.from_pretrained(model))
     assert Path("out/loss.png").stat().st_size > 1000
     assert not list(Path("out").glob("_unfinished*"))
+
+
+def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> None:
+    """Options that change what is measured are in the command too."""
+    rows = [{"from": text_of(*fact), "to": LONG if "Ann" in fact else SHORT} for fact in FACTS]
+    write_rows("renamed.jsonl", rows)
+    unusual = {"columns": "from", "label_column": "to", "seed": 7, "held_out": 0.3, "max_eval_samples": 11}
+    unusual |= {"per_device_eval_batch_size": 3, "generation_num_beams": 2, "max_target_length": 12, "bf16": True}
+    assert script.main(argv("encoder-decoder", "seq2seq", "renamed", max_steps=2, **unusual)) == 0
+    measure_again("out")
 
 
 def test_what_is_saved_works_in_a_pipeline(script: ModuleType) -> None:

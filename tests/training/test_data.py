@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hf_tx.training.data import DataArguments, check_columns, load_splits
+from hf_tx.training.data import DataArguments, check_columns, load_measured, load_splits
 
 ROWS = [{"text": f"row {number}", "label": number % 3} for number in range(20)]
 
@@ -25,20 +25,26 @@ def jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
 def test_the_end_of_text_files_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n" * 10)
     (tmp_path / "b.txt").write_text("two\n" * 10)
-    train, held_out = load_splits(DataArguments(text=[str(tmp_path)], held_out=0.25))
+    train, held_out, found_by = load_splits(DataArguments(text=[str(tmp_path)], held_out=0.25))
     assert list(train["text"]) == ["one\n" * 10, "two\n" * 5]
     assert list(held_out["text"]) == ["two\n" * 5]
+    assert list(load_measured(**found_by)) == list(held_out)
+    assert list(load_measured(text=[str(tmp_path)])["text"]) == ["one\n" * 10, "two\n" * 10]
 
 
 def test_rows_of_a_dataset_are_held_out_by_the_seed(tmp_path: Path) -> None:
     arguments = DataArguments(dataset=[jsonl(tmp_path / "rows.jsonl", ROWS)], held_out=0.2)
-    train, held_out = load_splits(arguments, seed=3)
+    train, held_out, found_by = load_splits(arguments, seed=3)
     assert (len(train), len(held_out)) == (16, 4)
     assert sorted([*train["text"], *held_out["text"]]) == sorted(row["text"] for row in ROWS)
-    assert list(load_splits(arguments, seed=3)[1]["text"]) == list(held_out["text"])
-    assert list(load_splits(arguments, seed=4)[1]["text"]) != list(held_out["text"])
+    assert list(load_splits(arguments, seed=3).held_out) == list(held_out)
+    assert list(load_measured(**found_by)) == list(held_out)
+    assert list(load_splits(arguments, seed=4).held_out) != list(held_out)
     few = DataArguments(dataset=arguments.dataset, held_out=0.2, max_train_samples=5, max_eval_samples=2)
-    assert [len(split) for split in load_splits(few, seed=3)] == [5, 2]
+    train, held_out, found_by = load_splits(few, seed=3)
+    assert (len(train), len(held_out)) == (5, 2)
+    assert list(load_measured(**found_by)) == list(held_out)
+    assert list(load_measured(dataset=arguments.dataset)) == ROWS
 
 
 def test_a_split_of_the_dataset_is_held_out(tmp_path: Path) -> None:
@@ -46,8 +52,11 @@ def test_a_split_of_the_dataset_is_held_out(tmp_path: Path) -> None:
     folder.mkdir()
     jsonl(folder / "train.jsonl", ROWS[:15])
     jsonl(folder / "validation.jsonl", ROWS[15:])
-    train, held_out = load_splits(DataArguments(dataset=[str(folder)]))
+    train, held_out, found_by = load_splits(DataArguments(dataset=[str(folder)]))
     assert (len(train), len(held_out)) == (15, 5)
+    assert list(load_measured(**found_by)) == list(held_out)
+    with pytest.raises(ValueError, match=r"has no split 'test'; its splits are train, validation"):
+        load_measured(dataset=[str(folder)])
     with pytest.raises(ValueError, match=r"has no split 'all'; its splits are train, validation"):
         load_splits(DataArguments(dataset=[str(folder)], train_split="all"))
 
@@ -56,7 +65,7 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\nx,1\ny,2\nz,1\n")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nx\t1\ny\t2\nz\t1\n")
     for name in ("rows.csv", "rows.tsv"):
-        train, held_out = load_splits(DataArguments(dataset=[str(tmp_path / name)], held_out=0.3))
+        train, held_out, _ = load_splits(DataArguments(dataset=[str(tmp_path / name)], held_out=0.3))
         assert train.column_names == ["text", "label"]
         assert len(train) + len(held_out) == 3
 
@@ -96,6 +105,6 @@ def test_options_that_do_not_serve() -> None:
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
-    train, _ = load_splits(DataArguments(dataset=[jsonl(tmp_path / "rows.jsonl", ROWS)]))
+    train, *_ = load_splits(DataArguments(dataset=[jsonl(tmp_path / "rows.jsonl", ROWS)]))
     with pytest.raises(ValueError, match="the dataset has no column 'body': its columns are text, label; name yours"):
         check_columns(train, ["text", "body"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, Value
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.training.tasks import Chat, QuestionAnswering, Seq2Seq, SequenceClassification, TokenClassification
@@ -292,3 +292,34 @@ def test_pairs_of_texts_are_read_as_pairs() -> None:
     rows = [{"first": TEXTS[0], "second": TEXTS[number], "label": number} for number in range(2)]
     task = task_of(SequenceClassification, tokenizer, rows, columns=["first", "second"])
     assert list(task.train_rows["input_ids"]) == [tokenizer(TEXTS[0], TEXTS[at])["input_ids"] for at in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("feature", "labels"),
+    [
+        (None, ["spam", "ham", "spam"]),
+        (None, [1, 0, 1]),  # numbers of the model
+        (ClassLabel(names=["spam", "ham"]), [0, 1, 0]),  # numbers of the dataset, which counts in another order
+    ],
+)
+def test_what_is_only_measured_has_the_classes_of_the_model(feature: Any, labels: list[Any]) -> None:
+    # `eggs` is not in the data, and the order is not that of the alphabet.
+    config = PreTrainedConfig(id2label={0: "ham", 1: "spam", 2: "eggs"}, label2id={"ham": 0, "spam": 1, "eggs": 2})
+    rows = Dataset.from_list([{"text": text, "label": label} for text, label in zip(TEXTS, labels, strict=True)])
+    rows = rows if feature is None else rows.cast_column("label", feature)
+    task = SequenceClassification(tokenizer_of("encoder"), config, None, rows, max_length=64)
+    assert task.train_rows is None
+    assert list(task.held_out_rows["labels"]) == [1, 0, 1]
+    found = task.measures(EvalPrediction(predictions=np.eye(3)[[1, 0, 2]], label_ids=np.array([1, 0, 1])))
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert set(found["per_class"]) == {"ham", "spam", "eggs"}
+
+
+def test_classes_that_the_model_does_not_have_are_refused() -> None:
+    names = {0: "ham", 1: "spam"}
+    labels = Labels.of_model(Value("string"), PreTrainedConfig(id2label=names))
+    for label in ("eggs", 2, -1, None):
+        with pytest.raises(ValueError, match="row 1: label .* is none of the 2 classes of the model: ham, spam"):
+            labels.number(label, "row 1")
+    with pytest.raises(ValueError, match="the model has the classes ham, ham: there must be two, and no name twice"):
+        Labels.of_model(Value("string"), PreTrainedConfig(id2label={0: "ham", 1: "ham"}))

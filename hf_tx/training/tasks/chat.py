@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, DataCollatorForTokenClassification, EvalPrediction
 
 from ...objectives.batches import IGNORE
-from .task import Measures, Task
+from .task import Task
 
 #: What is set where a tokenizer has no chat template: roles in words, and answers that end with eos.
 CHAT_TEMPLATE = (
@@ -45,7 +45,7 @@ class Chat(Task):
 
     def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the column of prompts, and none where there are messages."""
-        if not columns and "messages" in self.train.column_names:
+        if not columns and "messages" in self.first_split.column_names:
             return ()
         return super().choose_columns(columns)
 
@@ -122,7 +122,7 @@ class Chat(Task):
         right = (logits.argmax(-1) == targets).sum(1)
         return torch.stack([losses.sum(1), right.float(), (targets != IGNORE).sum(1).float()], dim=1)
 
-    def measures(self, prediction: EvalPrediction) -> Measures:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Return the perplexity and the accuracy of the tokens of answers."""
         sums: Any = prediction.predictions
         loss, right, count = sums.sum(0, dtype=np.float64)

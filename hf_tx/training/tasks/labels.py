@@ -4,6 +4,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from transformers import PreTrainedConfig
+
 
 class Labels:
     """The names of classes, as the training data has them, and their numbers.
@@ -28,6 +30,28 @@ class Labels:
         if known and set(known) == set(self.names) and sorted(known.values()) == list(range(len(known))):
             self.names = sorted(known, key=known.__getitem__)
         self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._whose = "training data"
+
+    @classmethod
+    def of_model(cls, feature: Any, config: PreTrainedConfig) -> "Labels":
+        """Return the classes that a model has. Labels are their names, or their numbers.
+
+        Args:
+            feature: the type of the column, or of what its lists hold.
+            config: of the model.
+
+        Raises:
+            ValueError: less than two classes, or two of one name.
+        """
+        by_number: Any = config.id2label or {}
+        names = [str(by_number[number]) for number in sorted(by_number)]
+        if len(set(names)) < max(2, len(names)):
+            raise ValueError(
+                f"the model has the classes {', '.join(names) or 'none'}: there must be two, and no name twice."
+            )
+        labels = cls(None, names, {name: number for number, name in enumerate(names)})
+        labels._of_dataset, labels._whose = getattr(feature, "names", None), "model"
+        return labels
 
     def number(self, label: Any, where: str) -> int:
         """Return the number of a class.
@@ -42,9 +66,11 @@ class Labels:
         name = str(label)
         if self._of_dataset is not None and isinstance(label, int):
             name = self._of_dataset[label] if 0 <= label < len(self._of_dataset) else ""
+        elif self._whose == "model" and name not in self._numbers and isinstance(label, int):
+            name = self.names[label] if 0 <= label < len(self.names) else name
         if name not in self._numbers:
             raise ValueError(
-                f"{where}: label {label!r} is none of the {len(self.names)} classes of the training data: "
+                f"{where}: label {label!r} is none of the {len(self.names)} classes of the {self._whose}: "
                 f"{', '.join(self.names[:10])}{' ...' if len(self.names) > 10 else ''}."
             )
         return self._numbers[name]

@@ -9,7 +9,7 @@ import numpy as np
 from transformers import AutoModelForQuestionAnswering, DataCollatorWithPadding, EvalPrediction
 
 from ...evaluation.task_metrics import question_answering_metrics
-from .task import Measures, Task
+from .task import Task
 
 Span = tuple[int, int]
 
@@ -19,7 +19,7 @@ class QuestionAnswering(Task):
 
     A text that is longer than the model reads is cut into windows, which overlap by `doc_stride` tokens. A window that
     holds the whole answer learns where it is; the others learn that there is none, by pointing to the first token.
-    The answer to a question is the best of all its windows. Where some training questions have no answer, it is none
+    The answer to a question is the best of all its windows. Where some held-out questions have no answer, it is none
     if pointing to the first token scores higher in every window (https://huggingface.co/papers/1806.03822).
 
     The column of answers holds, as in SQuAD, lists of `text` and `answer_start`, which are empty where there is none.
@@ -59,9 +59,13 @@ class QuestionAnswering(Task):
                     f"a question of the {split_name} data has {longest} tokens, and windows of {self.max_length} "
                     f"tokens overlap by {self.stride} (--doc-stride): there is no room for the text."
                 )
-        self.has_unanswerable = any(not answers["text"] for answers in self.train[self.label_column])
+        self.has_unanswerable = any(not answers["text"] for answers in self.held_out[self.label_column])
         #: Of each held-out window: its question, and where its tokens stand in the text; None outside.
         self.windows: list[tuple[int, list[Span | None]]] = []
+
+    def options(self) -> dict[str, Any]:
+        """Add the overlap, and the longest answer."""
+        return {**super().options(), "doc_stride": self.stride, "max_answer_length": self.max_answer_length}
 
     def rows(self, split: Any) -> Any:
         """Return the windows of a split."""
@@ -105,7 +109,7 @@ class QuestionAnswering(Task):
         """Return the scores of beginnings and ends."""
         return tuple(outputs[:2])
 
-    def measures(self, prediction: EvalPrediction) -> Measures:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare answers as the official script does."""
         starts, ends = tuple(prediction.predictions)
         texts = self.held_out[self.columns[1]]

@@ -10,7 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, EvalPred
 from ...evaluation.task_metrics import seq2seq_metrics
 from ...objectives.batches import IGNORE
 from ..trainer import TxSeq2SeqTrainer
-from .task import Measures, Task, numbers
+from .task import Task
 
 
 class Seq2Seq(Task):
@@ -40,6 +40,10 @@ class Seq2Seq(Task):
         if self.tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no eos_token: the model would never learn where to stop.")
 
+    def options(self) -> dict[str, Any]:
+        """Add the length of targets."""
+        return {**super().options(), "max_target_length": self.max_target_length}
+
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode sources, and targets that end with eos unless they were cut."""
         encoded = self.tokenizer(batch[self.columns[0]], truncation=True, max_length=self.max_length)
@@ -58,7 +62,7 @@ class Seq2Seq(Task):
         if options.generation_max_length is None:
             options.generation_max_length = self.max_target_length + 1  # the start token counts
 
-    def measures(self, prediction: EvalPrediction) -> Measures:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare what is written with the targets."""
         pad: Any = self.tokenizer.pad_token_id
         # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
@@ -67,7 +71,7 @@ class Seq2Seq(Task):
             self.tokenizer.batch_decode(np.where(ids == IGNORE, pad, ids)[:count], skip_special_tokens=True)
             for ids in (prediction.predictions, prediction.label_ids)
         )
-        return numbers(seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right]))
+        return seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right])
 
     def facts(self) -> dict[str, Any]:
         """Add the length of targets."""

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, DataCollatorWithPad
 
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
 from .labels import Labels
-from .task import Measures, Task, numbers
+from .task import Task
 
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
@@ -40,8 +40,10 @@ class SequenceClassification(Task):
     def set_up(self, problem_type: str | None = None, **options: Any) -> None:
         """Find the classes, and check the labels of all rows."""
         super().set_up()
-        feature = self.train.features[self.label_column]
+        feature = self.first_split.features[self.label_column]
         listed = hasattr(feature, "feature")
+        if self.train is None:
+            problem_type = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
         fraction = str(getattr(feature, "dtype", "")).startswith("float")
         of_one = "regression" if fraction else "single_label_classification"
         self.problem_type = problem_type or ("multi_label_classification" if listed else of_one)
@@ -50,11 +52,15 @@ class SequenceClassification(Task):
                 f"--problem-type {self.problem_type}: {self.label_column!r} holds "
                 f"{'lists' if listed else 'no lists'}; several right classes stand in a list, and no other labels do."
             )
-        found = self.train[self.label_column]
         if self.problem_type != "regression":
-            if listed:
-                found = [label for right in found for label in right or ()]
-            self.classes = Labels(feature.feature if listed else feature, found, self.config.label2id)
+            feature = feature.feature if listed else feature
+            if self.train is None:
+                self.classes = Labels.of_model(feature, self.config)
+            else:
+                found = self.train[self.label_column]
+                if listed:
+                    found = [label for right in found for label in right or ()]
+                self.classes = Labels(feature, found, self.config.label2id)
         self.targets = {
             split_name: [
                 self._target(label, f"row {number} of the {split_name} data")
@@ -97,7 +103,7 @@ class SequenceClassification(Task):
         """Pad texts."""
         return DataCollatorWithPadding(self.tokenizer)
 
-    def measures(self, prediction: EvalPrediction) -> Measures:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare classes or numbers."""
         logits: Any = prediction.predictions
         if self.problem_type == "regression":
@@ -106,12 +112,13 @@ class SequenceClassification(Task):
             found = logits.argmax(-1) if self.problem_type == "single_label_classification" else logits > 0
         return self._compare(found, prediction.label_ids)
 
-    def _compare(self, found: Any, right: Any) -> Measures:
+    def _compare(self, found: Any, right: Any) -> dict[str, Any]:
         if self.problem_type == "regression":
             return regression_metrics(found, right)
-        return numbers(classification_metrics(*(np.asarray(values).astype(int).tolist() for values in (found, right))))
+        found, right = (np.asarray(values).astype(int).tolist() for values in (found, right))
+        return classification_metrics(found, right, self.classes.names)
 
-    def baseline(self) -> Measures:
+    def baseline(self) -> dict[str, Any]:
         """Return the measures of the majority."""
         train, right = self.targets["training"], self.targets["held-out"]
         usual: Any

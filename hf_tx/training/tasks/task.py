@@ -21,7 +21,8 @@ class Task(ABC):
     Args:
         tokenizer: of the model.
         config: of the model, before it knows of the task.
-        train: the rows to learn from, a `Dataset` of the library `datasets`.
+        train: the rows to learn from, a `Dataset` of the library `datasets`. None: a model that knows its classes is
+            only measured.
         held_out: the rows to measure on.
         max_length: the most tokens of a row.
         columns: the columns of texts. Default: what the task calls them.
@@ -64,20 +65,29 @@ class Task(ABC):
         if self.metric is not None:
             libraries(self.metric)
         self.tokenizer, self.config, self.max_length = tokenizer, config, max_length
-        self.train, self.held_out = train, held_out
+        self.train: Any = train
+        self.held_out: Any = held_out
         self.columns = self.choose_columns(columns)
-        known = [name for name in self.labels if name in train.column_names]
+        known = [name for name in self.labels if name in self.first_split.column_names]
         self.label_column = label_column or (known or self.labels)[0]
         for split in self.splits.values():
             check_columns(split, [*self.columns, self.label_column])
         self.set_up(**options)
-        #: What is trained on, and what is measured on.
-        self.train_rows, self.held_out_rows = (self.rows(split) for split in self.splits.values())
+        rows: dict[str, Any] = {name: self.rows(split) for name, split in self.splits.items()}
+        #: What is trained on, if anything is, and what is measured on.
+        self.train_rows: Any = rows.get("training")
+        self.held_out_rows: Any = rows["held-out"]
 
     @property
     def splits(self) -> dict[str, Any]:
         """The data by its name in messages."""
-        return {"training": self.train, "held-out": self.held_out}
+        splits = {"training": self.train, "held-out": self.held_out}
+        return {name: split for name, split in splits.items() if split is not None}
+
+    @property
+    def first_split(self) -> Any:
+        """The data that says what columns and labels are."""
+        return self.held_out if self.train is None else self.train
 
     def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of texts.
@@ -104,6 +114,10 @@ class Task(ABC):
         """Check the rows, and find out what the model must know."""
         self.check_texts(*self.columns)
 
+    def options(self) -> dict[str, Any]:
+        """Return the options that measure the same again."""
+        return {"max_length": self.max_length}
+
     def config_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the data decides."""
         return {}
@@ -129,10 +143,10 @@ class Task(ABC):
         return _first(outputs)
 
     @abstractmethod
-    def measures(self, prediction: EvalPrediction) -> Measures:
-        """Compare what a model says of the held-out rows with their labels."""
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
+        """Compare what a model says of the held-out rows with their labels: numbers, and details of them."""
 
-    def baseline(self) -> Measures | None:
+    def baseline(self) -> dict[str, Any] | None:
         """Return the same measures of what says the most frequent everywhere; None: the model before the training is
         what to compare with."""
         return None

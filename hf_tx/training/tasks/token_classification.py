@@ -12,7 +12,7 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 from ...evaluation.task_metrics import classification_metrics, is_tag, token_classification_metrics
 from ...objectives.batches import IGNORE
 from .labels import Labels
-from .task import Measures, Task, numbers
+from .task import Task
 
 
 class TokenClassification(Task):
@@ -34,13 +34,16 @@ class TokenClassification(Task):
     def set_up(self, **options: Any) -> None:
         """Find the tags, and check that all words have one."""
         (column,) = self.columns
-        feature = self.train.features[self.label_column]
+        feature = self.first_split.features[self.label_column]
         if not hasattr(feature, "feature"):
             raise ValueError(
                 f"the column {self.label_column!r} holds no lists: {self.name} reads a tag for each word."
             )
-        found = chain.from_iterable(tags or () for tags in self.train[self.label_column])
-        self.classes = Labels(feature.feature, found, self.config.label2id)
+        if self.train is None:
+            self.classes = Labels.of_model(feature.feature, self.config)
+        else:
+            found = chain.from_iterable(tags or () for tags in self.train[self.label_column])
+            self.classes = Labels(feature.feature, found, self.config.label2id)
         for split_name, split in self.splits.items():
             for number, (words, tags) in enumerate(zip(split[column], split[self.label_column], strict=True)):
                 where = f"row {number} of the {split_name} data"
@@ -77,7 +80,7 @@ class TokenClassification(Task):
         """Return the tag of each token."""
         return super().reduce(outputs, labels).argmax(-1)
 
-    def measures(self, prediction: EvalPrediction) -> Measures:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare the tags of words."""
         right: Any = prediction.label_ids
         pairs = [
@@ -86,13 +89,14 @@ class TokenClassification(Task):
         ]
         return self._compare(*zip(*pairs, strict=True))
 
-    def _compare(self, found: Sequence[Any], right: Sequence[Any]) -> Measures:
+    def _compare(self, found: Sequence[Any], right: Sequence[Any]) -> dict[str, Any]:
         if not self.entities:
-            return numbers(classification_metrics(*(list(chain.from_iterable(rows)) for rows in (found, right))))
+            found, right = (list(chain.from_iterable(rows)) for rows in (found, right))
+            return classification_metrics(found, right, self.classes.names)
         found, right = ([[self.classes.names[tag] for tag in row] for row in rows] for rows in (found, right))
-        return numbers(token_classification_metrics(found, right))
+        return token_classification_metrics(found, right)
 
-    def baseline(self) -> Measures:
+    def baseline(self) -> dict[str, Any]:
         """Return the measures of the most frequent tag."""
         train, right = (
             [[label for label in row if label != IGNORE] for row in rows["labels"]]
