@@ -8,6 +8,7 @@ python scripts/train_tokenizer.py --dataset wikitext --dataset-config wikitext-2
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from transformers import PreTrainedTokenizerFast
 
@@ -31,7 +32,10 @@ class Arguments:
     )
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
     split: str = field(default="train", metadata={"help": "Split of the dataset."})
-    column: str = field(default="text", metadata={"help": "Column of the dataset that holds the text."})
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "The columns that hold the texts. Default: text."},
+    )
     algorithm: Algorithm = field(default="bpe", metadata={"help": "How to cut words into tokens."})
     vocab_size: int = field(default=8192, metadata={"help": "The most tokens, special ones included."})
     family: Family = field(default="decoder", metadata={"help": "The kind of model that the tokenizer is for."})
@@ -52,9 +56,9 @@ def run(arguments: Arguments) -> None:
         raise ValueError("give either --text or --dataset")
     check_output_folder(arguments.output, overwrite=arguments.overwrite)
     if arguments.dataset:
-        texts = iter_dataset(
-            arguments.dataset, column=arguments.column, config=arguments.dataset_config, split=arguments.split
-        )
+        source = {"config": arguments.dataset_config, "split": arguments.split}
+        columns = arguments.columns or ["text"]
+        texts = chain(*[iter_dataset(arguments.dataset, column=column, **source) for column in columns])
     else:
         texts = iter_texts(arguments.text)
     sample: list[str] = []

@@ -9,7 +9,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 
 from ..models.version import __version__
-from . import check, convert, estimate, plugins
+from . import check, convert, estimate, plugins, push
 from .launch import chat, serve
 
 # One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
@@ -20,6 +20,7 @@ _COMMANDS: dict[str, Any] = {
     "convert": convert,
     "estimate": estimate,
     "plugins": plugins,
+    "push": push,
     "serve": serve,
 }
 #: What bad input raises, of which the message is printed.

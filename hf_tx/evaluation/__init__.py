@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """How good a model is: language models by perplexity and bits per byte, the others by the metrics of their task."""
 
-from .classify import evaluate_classifier
 from .language_models import causal_windows, masked_windows, score_causal_lm, score_targets
 from .loading import load_metric, load_model
 from .results import TextResult, rank
@@ -21,7 +20,6 @@ __all__ = [
     "UnigramModel",
     "causal_windows",
     "classification_metrics",
-    "evaluate_classifier",
     "evaluate_texts",
     "load_metric",
     "load_model",

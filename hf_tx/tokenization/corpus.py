@@ -2,7 +2,7 @@
 """Texts from files and datasets, one piece at a time, so that a corpus never has to fit in memory."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -70,41 +70,6 @@ def iter_dataset(
         ValueError: If the configuration, the split or the column does not exist, the dataset has no rows or cannot be
             read, or a value is not a string.
     """
-    name, rows = _opened(dataset, [column], config, split)
-    return _column(rows, column, name)
-
-
-def iter_rows(
-    dataset: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
-    *,
-    columns: Sequence[str],
-    config: str | None = None,
-    split: str = "train",
-) -> Iterator[tuple[Any, ...]]:
-    """Reads some columns of a dataset row by row.
-
-    Args:
-        dataset: As for `iter_dataset`.
-        columns: The columns to read.
-        config: The configuration of the dataset, for those that have several.
-        split: The split to read. A single file is the split `train`.
-
-    Returns:
-        An iterator over the values of the columns, one tuple a row; None where a row has none.
-
-    Raises:
-        FileNotFoundError, ConnectionError, ValueError: As `iter_dataset`; values are not checked.
-    """
-    _, rows = _opened(dataset, columns, config, split)
-    return (tuple(row.get(column) for column in columns) for row in rows)
-
-
-def _opened(
-    dataset: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
-    columns: Sequence[str],
-    config: str | None,
-    split: str,
-) -> tuple[str, Iterator[Mapping[str, Any]]]:
     if isinstance(dataset, str | os.PathLike):
         name, rows = f"dataset {os.fspath(dataset)!r}", _rows(os.fspath(dataset), config, split)
     else:
@@ -113,10 +78,9 @@ def _opened(
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{name} has no rows: there is no text to read")
-    for column in columns:
-        if column not in first:
-            raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(map(repr, first))}")
-    return name, chain([first], rows)
+    if column not in first:
+        raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(map(repr, first))}")
+    return _column(chain([first], rows), column, name)
 
 
 def _files(path: Path) -> list[Path]:

@@ -162,7 +162,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--objective", "causal-lm", "--context-length", "65"], "--context-length 65: the model and its"),
         ([*OTHER, "--held-out", "0.6"], "--held-out 0.6: must be above 0 and at most 0.5"),
         ([*OTHER, "--columns", "a", "b"], "--columns a b: --task causal-lm reads one"),
-        (["--model", "encoder", "--task", "chat", "--dataset", "rows.jsonl"], "no column 'prompt'"),
+        ([*ROWS, "--task", "chat"], "no column 'prompt'"),
         ([*OTHER, "--split", "test"], "--split and --dataset-config are those of a --dataset"),
         ([*OTHER, "--batch-size", "0"], "--batch-size 0: must be at least 1"),
         ([*OTHER, "--output", "missing/found.json"], "must be a file in a folder that exists"),

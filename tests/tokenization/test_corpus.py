@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from hf_tx.tokenization import iter_dataset, iter_rows, iter_texts
+from hf_tx.tokenization import iter_dataset, iter_texts
 
 BLOCK = 1 << 16
 
@@ -119,16 +119,6 @@ def test_rows_that_are_loaded_already():
         list(iter_dataset(ROWS, column="label"))
     with pytest.raises(ValueError, match="row 1 of column 'text' is NoneType, not a string"):
         list(iter_dataset([*ROWS[:1], {"text": None}]))
-
-
-def test_several_columns(tmp_path):
-    expected = [("one\n", 0), ("", 1), ("drei, \u2603", 0)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    for dataset in (ROWS, tmp_path / "rows.jsonl"):
-        assert list(iter_rows(dataset, columns=["text", "label"])) == expected
-    with pytest.raises(ValueError, match="the dataset has no column 'labels': its columns are 'text', 'label'"):
-        iter_rows(ROWS, columns=["text", "labels"])
-    assert list(iter_rows([*ROWS[:1], {"label": 2}], columns=["text", "label"])) == [("one\n", 0), (None, 2)]
 
 
 def test_dataset_objects_files_and_folders(tmp_path):

@@ -59,8 +59,17 @@ def test_errors_leave_one_line_and_exit_code_2(tmp_path):
 
 def test_a_dataset_with_options(script, tmp_path, capsys):
     rows = tmp_path / "rows.csv"
-    rows.write_text("body,label\n" + "Hello to the other brother,1\n" * 50)
-    arguments = ["--dataset", str(rows), "--column", "body", "--output", str(tmp_path / "tokenizer"), "--lowercase"]
+    rows.write_text("title,body\n" + "Hello to the,other brother\n" * 50)
+    arguments = [
+        "--dataset",
+        str(rows),
+        "--columns",
+        "title",
+        "body",
+        "--output",
+        str(tmp_path / "tokenizer"),
+        "--lowercase",
+    ]
     arguments += ["--family", "encoder", "--algorithm", "wordpiece", "--vocab-size", "100", "--min-frequency", "3"]
     assert script.main(arguments) == 0
     assert "as tokens   ['[CLS]', 'hello', 'to', 'the', 'other', 'brother'," in capsys.readouterr().out
