@@ -15,7 +15,8 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from ..models.version import __version__
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
-_RECORD = "run.json"
+#: What a card was made from, beside it.
+RECORD = "run.json"
 #: Tasks for which the library has no pipeline.
 _AUTO_CLASSES = {
     "question-answering": "AutoModelForQuestionAnswering",
@@ -108,7 +109,7 @@ class RunRecord:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `run.json`."""
-        Path(folder, _RECORD).write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        Path(folder, RECORD).write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", "utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "RunRecord":
@@ -118,7 +119,7 @@ class RunRecord:
             FileNotFoundError: there is none.
             ValueError: it has a field that no record has, or lacks one.
         """
-        path = Path(folder, _RECORD)
+        path = Path(folder, RECORD)
         stored = json.loads(path.read_text("utf-8"))
         unknown = stored.keys() - {each.name for each in fields(cls)}
         if unknown:

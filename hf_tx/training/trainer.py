@@ -14,6 +14,7 @@ from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
+from ..hub.cards import RECORD
 from ..objectives import Objective
 from .epochs import SetEpoch
 
@@ -92,6 +93,20 @@ class _Safe(Trainer):
         folder = super()._get_output_dir(trial)
         return os.path.join(folder, UNFINISHED) if self._stages else folder
 
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """Make the repository as the library does. What it is not to hold, the pickled options of the run, which the
+        library writes before each push, is named where the Hub's client looks for it."""
+        super().init_hf_repo(token, private)
+        ignored = Path(str(self.args.output_dir), ".gitignore")
+        if self.is_world_process_zero() and not ignored.exists():
+            ignored.parent.mkdir(parents=True, exist_ok=True)
+            ignored.write_text(f"{TRAINING_ARGS_NAME}\n", "utf-8")
+
+    def create_model_card(self, *arguments: Any, **keywords: Any) -> None:
+        """Draft a card as the library does, unless the one that was written from the records of a run is there."""
+        if not Path(str(self.args.output_dir), RECORD).exists():
+            super().create_model_card(*arguments, **keywords)
+
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """Push as the library does, which takes weights and config; the code that the config names goes along."""
         if self._stages:
@@ -102,21 +117,23 @@ class _Safe(Trainer):
         super()._push_from_checkpoint(checkpoint_folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save as the library does, but with caches on again if they were: the Trainer turns them off to train."""
+        """Save as the library does, but with caches on again if they were: the Trainer turns them off to train. The
+        options of the run, which the library pickles, stay in the checkpoints."""
         config = getattr(self.model, "config", None)
         if config is None or self._caches is None:
             super()._save(output_dir, state_dict)
-            return
-        turned, config.use_cache = config.use_cache, self._caches
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            config.use_cache = turned
+        else:
+            turned, config.use_cache = config.use_cache, self._caches
+            try:
+                super()._save(output_dir, state_dict)
+            finally:
+                config.use_cache = turned
+        if self.args.should_save and not self._stages:
+            Path(str(output_dir or self.args.output_dir), TRAINING_ARGS_NAME).unlink(missing_ok=True)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model as the library does; each file appears whole, the weights last. Of a module around a model
-        that gives the loss, that model is saved, its `saved_model`. The options of the run, which the library pickles,
-        stay in the checkpoints."""
+        that gives the loss, that model is saved, its `saved_model`."""
         final = Path(str(output_dir or self.args.output_dir))
         staged = final / UNFINISHED
         if _internal_call:
@@ -131,7 +148,6 @@ class _Safe(Trainer):
             inner: Any = getattr(self.model, "saved_model", None)
             if inner is not None:
                 inner.save_pretrained(staged)
-            (staged / TRAINING_ARGS_NAME).unlink(missing_ok=True)
             for path in sorted(staged.iterdir(), key=lambda path: (path.suffix == ".safetensors", path.name)):
                 path.replace(final / path.name)
             staged.rmdir()
@@ -183,7 +199,9 @@ class TxTrainer(_Safe):
     - a stop at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
-    - `use_cache` saved as it was, not as the Trainer turns it to train.
+    - `use_cache` saved as it was, not as the Trainer turns it to train;
+    - pushes without the pickled options of the run, and with the card of [`write_card`] if it is there. Whole
+      checkpoints (`hub_strategy="checkpoint"`) hold the state of the optimizer, which is pickled too.
 
     The arguments are those of [`Trainer`].
     """

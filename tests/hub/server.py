@@ -168,13 +168,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, files)
 
     def preupload(self, repo: str, revision: str) -> None:
-        self._repository(repo)
-        files = json.loads(self._body())["files"]
+        repository = self._repository(repo)
+        asked = json.loads(self._body())
+        hosted = repository.commits[repository.resolve(revision) or ""].get(".gitignore", b"").decode()
+        ignored = asked.get("gitIgnore", hosted).split()  # names of files alone
+        files = asked["files"]
         modes = [
             "lfs" if item["size"] >= LFS_FROM or item["path"].endswith(".safetensors") else "regular" for item in files
         ]
         answer = [
-            {"path": item["path"], "uploadMode": mode, "shouldIgnore": False}
+            {"path": item["path"], "uploadMode": mode, "shouldIgnore": item["path"].rpartition("/")[2] in ignored}
             for item, mode in zip(files, modes, strict=True)
         ]
         self._answer(200, {"files": answer})

@@ -24,7 +24,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from tiny_models import build, enlarge, tokens
 from training.runs import run_for
 import hf_tx
-from hf_tx.hub import push_folder
+from hf_tx.hub import RunRecord, check_repository, push_folder, write_card
 
 ids, found = tokens(2, 7), {}
 def logits(model):
@@ -60,10 +60,17 @@ found["second"], found["second logits"] = second.oid, logits(model)
 push_folder(folder, "by-folder", revision="trial")
 
 # By the trainer, which has pushed checkpoints on the way.
-trainer = run_for("by-trainer", push_to_hub=True, hub_model_id="by-trainer", max_steps=3)
+options = {"push_to_hub": True, "hub_model_id": "by-trainer", "hub_always_push": True, "max_steps": 4, "save_steps": 2}
+trainer = run_for("by-trainer", **options)
 trainer.train()
-trainer.push_to_hub()
+trainer.push_to_hub(license="apache-2.0")
 found["by-trainer"] = logits(trainer.model)
+found["problems of by-trainer"] = [str(problem) for problem in check_repository("by-trainer")]
+# What is there of a run's own card stays.
+card = write_card("by-trainer", RunRecord("By hand", "A card.", "text-generation", "", {}, [], {}, [], 1.0))
+card = card.read_text()
+trainer.push_to_hub()
+found["own card"] = Path("by-trainer", "README.md").read_text() == card
 Path("found.json").write_text(json.dumps(found))
 """
 
@@ -130,6 +137,22 @@ def test_repositories_hold_what_loads_and_nothing_else(pushed: Any) -> None:
         left = {file for file in files if file.startswith(("checkpoint", "_"))}
         assert not left, name
     assert not [file for file in hub.repositories["tester/by-folder"].files if file.endswith((".pt", ".bin"))]
+
+
+def test_the_trainer_pushes_no_pickles_and_a_card(pushed: Any) -> None:
+    hub, found = pushed
+    repository = hub.repositories["tester/by-trainer"]
+    assert found["problems of by-trainer"] == []
+    messages = [repository.messages[sha] for sha in repository.branches["main"]]
+    assert messages[1:] == ["Training in progress, step 2", "Training in progress, step 4", *["End of training"] * 2]
+    for sha in repository.branches["main"][1:]:
+        files = repository.commits[sha].keys()
+        assert {"model.safetensors", "modeling_decoder.py", ".gitignore"} <= files
+        assert not [file for file in files if file.endswith((".bin", ".pt", ".pth"))], repository.messages[sha]
+    drafted = repository.commits[repository.branches["main"][3]]["README.md"].decode()
+    assert "license: apache-2.0" in drafted
+    assert found["own card"]
+    assert b"# By hand" in repository.files["README.md"]
 
 
 def test_every_push_is_a_commit(pushed: Any) -> None:
