@@ -18,6 +18,10 @@ class DataArguments:
         default_factory=list,
         metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
     )
+    eval_text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
+    )
     dataset: list[str] = field(
         default_factory=list,
         metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
@@ -40,6 +44,8 @@ class DataArguments:
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.dataset):
             raise ValueError("give either --text or --dataset: where the data comes from.")
+        if self.eval_text and not self.text:
+            raise ValueError("--eval-text: is of --text; a --dataset has --eval-split.")
         if not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5.")
         for name in ("max_train_samples", "max_eval_samples"):
@@ -51,7 +57,8 @@ class DataArguments:
 def load_splits(arguments: DataArguments, seed: int = 0) -> tuple[Any, Any]:
     """Load the data to train on and that to measure on.
 
-    Of text files the end is held out; of a dataset the split `eval_split`, or else rows that are drawn by the seed.
+    Of text files the end is held out, unless `eval_text` names others; of a dataset the split `eval_split`, or else
+    rows that are drawn by the seed.
 
     Args:
         arguments: where the data comes from.
@@ -61,13 +68,13 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> tuple[Any, Any]:
         Two datasets of the library `datasets`; those of text files have a column `text`.
 
     Raises:
-        ValueError: an unknown kind of file, a split that is not there or is empty.
+        ValueError: an unknown kind of file, a split that is not there or is empty, a text that is in both parts.
         OSError: a file or a dataset that is not there.
     """
     from datasets import Dataset  # takes a second to import
 
     if arguments.text:
-        parts = split_documents(read_documents(arguments.text), arguments.held_out)
+        parts = _split_texts(arguments)
         splits = [Dataset.from_dict({"text": part}) for part in parts]
     else:
         splits = _dataset_splits(arguments, seed)
@@ -91,6 +98,16 @@ def check_columns(dataset: Any, columns: Sequence[str]) -> None:
 
 def _named(arguments: DataArguments) -> str:
     return " ".join(arguments.text or arguments.dataset)
+
+
+def _split_texts(arguments: DataArguments) -> tuple[list[str], list[str]]:
+    texts = read_documents(arguments.text)
+    if not arguments.eval_text:
+        return split_documents(texts, arguments.held_out)
+    held_out = read_documents(arguments.eval_text)
+    if not set(texts).isdisjoint(held_out):
+        raise ValueError(f"--eval-text {' '.join(arguments.eval_text)}: holds a text that is trained on too.")
+    return texts, held_out
 
 
 def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
-from ..hub import DataRecord, Result, RunRecord, push_folder, write_card
+from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
 from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, TxTrainer
@@ -55,9 +55,11 @@ class RunArguments(DataArguments):
     resume: bool = field(default=False, metadata={"help": "Go on from the last checkpoint in the output folder."})
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
     title: str | None = field(default=None, metadata={"help": "Name of the model in its card. Default: the folder's."})
-    data_name: str | None = field(default=None, metadata={"help": "Name of the data in the card."})
-    data_license: str = field(default="not stated", metadata={"help": "Licence of the data, for the card."})
-    data_source: str = field(default="", metadata={"help": "Where the data comes from, for the card."})
+    data_name: str | None = field(
+        default=None, metadata={"help": "Name of the data in the card. Default: what the card of the data says."}
+    )
+    data_license: str | None = field(default=None, metadata={"help": "Licence of the data; default as for its name."})
+    data_source: str | None = field(default=None, metadata={"help": "Where it comes from; default as for its name."})
     license: str = field(default="apache-2.0", metadata={"help": "Licence of the weights, for the card."})
 
     @property
@@ -147,6 +149,9 @@ class Run(ABC):
 
     def __init__(self, arguments: RunArguments, trainer: TxTrainer, tokenizer: PreTrainedTokenizerBase) -> None:
         self.arguments, self.trainer, self.tokenizer = arguments, trainer, tokenizer
+        cards = [read_data_card(name) for name in arguments.text or arguments.dataset]
+        #: What the card of the data says of it.
+        self.data_card = cards[0] if all(card == cards[0] for card in cards) else {}
         #: The model, whatever the Trainer wraps it in.
         self.model: Any = getattr(trainer.model, "saved_model", trainer.model)
 
@@ -178,6 +183,11 @@ class Run(ABC):
         """Measure the trained model; called on all processes."""
 
     @property
+    @abstractmethod
+    def uses(self) -> list[str]:
+        """What the model is meant for."""
+
+    @property
     def limits(self) -> list[str]:
         """What the model is not meant for."""
         return [_LIMIT]
@@ -191,7 +201,17 @@ class Run(ABC):
     def data_name(self) -> str:
         """The data in a word."""
         arguments = self.arguments
-        return arguments.data_name or " ".join(Path(name).name for name in arguments.text or arguments.dataset)
+        names = " ".join(Path(name).name for name in arguments.text or arguments.dataset)
+        return arguments.data_name or self.data_card.get("pretty_name") or names
+
+    @property
+    def data(self) -> list[DataRecord]:
+        """What it was trained and measured on."""
+        arguments, rows = self.arguments, self.trainer.train_dataset
+        size = f"{len(rows):,} rows" if hasattr(rows, "__len__") else "a stream"  # type: ignore[arg-type]
+        license = arguments.data_license or license_of(self.data_card)
+        source = arguments.data_source or self.data_card.get("source", "")
+        return [DataRecord(self.data_name, license, source, size)]
 
     def result(
         self, metric: str, value: float, baseline: float | None = None, baseline_name: str = "", command: str = ""
@@ -237,8 +257,6 @@ class Run(ABC):
     def _record(self, command: str, seconds: float, results: list[Result]) -> RunRecord:
         arguments, trainer = self.arguments, self.trainer
         options = trainer.args
-        rows: Any = trainer.train_dataset
-        size = f"{len(rows):,} rows" if hasattr(rows, "__len__") else "a stream"
         training = {
             **self.training_facts(),
             "steps": trainer.state.global_step,
@@ -256,11 +274,13 @@ class Run(ABC):
             task=self.task,
             command=command,
             model=self.model_facts(),
-            data=[DataRecord(self.data_name, arguments.data_license, arguments.data_source, size)],
+            data=self.data,
             training=training,
             results=results,
             seconds=round(seconds, 1),
+            uses=self.uses,
             limits=self.limits,
+            language=self.data_card.get("language", ["en"]),
             base_model=self.base_model,
             license=arguments.license,
             plots={"loss.png": "the losses by step"},
