@@ -37,4 +37,5 @@ def read_data_card(name: str | os.PathLike[str]) -> dict[str, Any]:
 
 def license_of(card: dict[str, Any]) -> str:
     """Return the licence that a card names; the Hub calls licences that it does not know `other`."""
-    return str(card.get("license_name") if card.get("license") == "other" else card.get("license") or "not stated")
+    known = card.get("license", "not stated")
+    return str(card.get("license_name", known) if known == "other" else known)

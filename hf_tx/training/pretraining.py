@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From raw text to a pre-trained model with its tokenizer, its measures and its card."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +156,7 @@ class Pretraining(Run):
     ) -> None:
         super().__init__(arguments, trainer, tokenizer)
         self.objective, self.texts = objective, texts
+        self.other_texts = {path: read_documents([path]) for path in arguments.other_text}
 
     @property
     def task(self) -> str:
@@ -185,13 +187,11 @@ class Pretraining(Run):
     def data(self) -> list[DataRecord]:
         """What it was trained and measured on."""
         found = super().data
-        for path in self.arguments.other_text:
-            card = read_data_card(path)
-            name, size = (
-                card.get("pretty_name", Path(path).stem),
-                f"{sum(map(len, read_documents([path]))):,} characters",
-            )
-            found.append(DataRecord(name, license_of(card), card.get("source", ""), f"{size}, to measure on"))
+        for path, texts in self.other_texts.items():
+            card, size = read_data_card(path), sum(map(len, texts))
+            name = card.get("pretty_name", Path(path).stem)
+            source = card.get("source", "")
+            found.append(DataRecord(name, license_of(card), source, f"{size:,} characters, to measure on"))
         return found
 
     def model_facts(self) -> dict[str, Any]:
@@ -231,14 +231,15 @@ class Pretraining(Run):
                 "bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes), "unigram model"
             ),
             self.result("perplexity", measured.perplexity, baseline.perplexity, "unigram model"),
-            *(self._measure_other(path, unigram) for path in self.arguments.other_text),
+            *(self._measure_other(path, texts, unigram) for path, texts in self.other_texts.items()),
         ]
 
-    def _measure_other(self, path: str, unigram: UnigramModel) -> Result:
-        measured, baseline = self._score(read_documents([path]), unigram)
+    def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
+        measured, baseline = self._score(texts, unigram)
         beside = baseline.bits_per_byte(measured.num_bytes)
         length = self.arguments.context_length
-        command = f"python scripts/evaluate.py --model {self.arguments.output} --text {path} --context-length {length}"
+        options = ["--model", self.arguments.output, "--text", path, "--context-length", str(length)]
+        command = shlex.join(["python", "scripts/evaluate.py", *options])
         name = read_data_card(path).get("pretty_name", Path(path).stem)
         return Result(
             "bits_per_byte", measured.bits_per_byte, name, "another domain", command, beside, "unigram model"
