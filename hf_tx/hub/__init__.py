@@ -2,6 +2,7 @@
 """Model cards, what a repository on the Hub must hold, and its way there."""
 
 from .cards import DataRecord, Result, RunRecord, write_card
+from .data_cards import license_of, read_data_card
 from .push import push_folder
 from .repository import Problem, check_repository
 
@@ -11,6 +12,8 @@ __all__ = [
     "Result",
     "RunRecord",
     "check_repository",
+    "license_of",
     "push_folder",
+    "read_data_card",
     "write_card",
 ]

@@ -18,6 +18,10 @@ class DataArguments:
         default_factory=list,
         metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
     )
+    eval_text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
+    )
     dataset: list[str] = field(
         default_factory=list,
         metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
@@ -40,6 +44,8 @@ class DataArguments:
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.dataset):
             raise ValueError("give either --text or --dataset: where the data comes from.")
+        if self.eval_text and not self.text:
+            raise ValueError("--eval-text: is of --text; a --dataset has --eval-split.")
         if not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5.")
         for name in ("max_train_samples", "max_eval_samples"):
@@ -65,7 +71,8 @@ class Splits(NamedTuple):
 def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
     """Load the data to train on and that to measure on.
 
-    Of text files the end is held out; of a dataset the split `eval_split`, or else rows that are drawn by the seed.
+    Of text files the end is held out, unless `eval_text` names others; of a dataset the split `eval_split`, or else
+    rows that are drawn by the seed.
 
     Args:
         arguments: where the data comes from.
@@ -75,14 +82,17 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
         Both, and how the second is found again; those of text files have a column `text`.
 
     Raises:
-        ValueError: an unknown kind of file, a split that is not there or is empty.
+        ValueError: an unknown kind of file, a split that is not there or is empty, a text that is in both parts.
         OSError: a file or a dataset that is not there.
     """
     names = arguments.text or arguments.dataset
     found_by: dict[str, Any] = {"max_eval_samples": arguments.max_eval_samples}
     if arguments.text:
-        train, held_out = map(_of_texts, split_documents(read_documents(arguments.text), arguments.held_out))
-        found_by |= {"text": arguments.text, "held_out": arguments.held_out}
+        train, held_out = map(_of_texts, _split_texts(arguments))
+        if arguments.eval_text:
+            found_by |= {"text": arguments.eval_text}
+        else:
+            found_by |= {"text": arguments.text, "held_out": arguments.held_out}
     else:
         loaded = _loaded(arguments.dataset, arguments.dataset_config)
         train = _split_named(arguments.train_split, loaded, arguments.dataset)
@@ -153,6 +163,16 @@ def _of_texts(texts: list[str]) -> Any:
     from datasets import Dataset  # takes a second to import
 
     return Dataset.from_dict({"text": texts})
+
+
+def _split_texts(arguments: DataArguments) -> tuple[list[str], list[str]]:
+    texts = read_documents(arguments.text)
+    if not arguments.eval_text:
+        return split_documents(texts, arguments.held_out)
+    held_out = read_documents(arguments.eval_text)
+    if not set(texts).isdisjoint(held_out):
+        raise ValueError(f"--eval-text {' '.join(arguments.eval_text)}: holds a text that is trained on too.")
+    return texts, held_out
 
 
 def _loaded(names: Sequence[str], config: str | None) -> Any:

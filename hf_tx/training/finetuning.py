@@ -21,7 +21,7 @@ from ..hub import Result
 from .data import load_splits
 from .runs import Run, RunArguments, RunOptions, loading
 from .tasks import TASKS, Task
-from .tasks.sequence_classification import PROBLEMS
+from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
 
 _DEFAULT_LENGTH = 512
@@ -44,6 +44,9 @@ class FinetuningArguments(RunArguments):
     problem_type: str | None = field(
         default=None, metadata={"help": f"Of sequence-classification: {', '.join(PROBLEMS)}. Default: by the labels."}
     )
+    baseline: str | None = field(
+        default=None, metadata={"help": f"Of sequence-classification: {', '.join(BASELINES)}. Default: majority."}
+    )
     doc_stride: int | None = field(
         default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
     )
@@ -64,6 +67,8 @@ class FinetuningArguments(RunArguments):
             raise ValueError(f"--task {self.task}: must be one of {', '.join(TASKS)}.")
         if self.problem_type not in (None, *PROBLEMS):
             raise ValueError(f"--problem-type {self.problem_type}: must be one of {', '.join(PROBLEMS)}.")
+        if self.baseline not in (None, *BASELINES):
+            raise ValueError(f"--baseline {self.baseline}: must be one of {', '.join(BASELINES)}.")
         for name, task in _OPTIONS.items():
             value = getattr(self, name)
             option = f"--{name.replace('_', '-')}"
@@ -85,6 +90,7 @@ class FinetuningArguments(RunArguments):
 _OPTIONS = {
     "max_length": None,
     "problem_type": "sequence-classification",
+    "baseline": "sequence-classification",
     "doc_stride": "question-answering",
     "max_answer_length": "question-answering",
     "max_target_length": "seq2seq",
@@ -187,6 +193,11 @@ class Finetuning(Run):
         base = self.base_model or Path(self.arguments.model).name
         drawn = f" Drawn at random before: {', '.join(self.new)}." if self.new else ""
         return f"{base}, fine-tuned for {self.arguments.task} on {self.data_name}.{drawn}"
+
+    @property
+    def uses(self) -> list[str]:
+        """What the model is meant for."""
+        return [f"{self.arguments.task.capitalize()} of what is like {self.data_name}."]
 
     def model_facts(self) -> dict[str, Any]:
         """What a card says of the model."""

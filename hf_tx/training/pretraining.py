@@ -3,17 +3,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
-from ..evaluation import UnigramModel, evaluate_texts
-from ..hub import Result
+from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
+from ..hub import DataRecord, Result, license_of, read_data_card
 from ..objectives import OBJECTIVES, Objective
 from ..objectives.objective import encode_texts
 from ..tokenization import train_tokenizer
+from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES
 from .runs import Run, RunArguments, RunOptions, json_option, loading
@@ -51,6 +53,10 @@ class PretrainingArguments(RunArguments):
     hidden_size: int = field(default=256, metadata={"help": "Features of a position."})
     num_hidden_layers: int = field(default=4, metadata={"help": "Layers of the model, or of each of its stacks."})
     num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
+    other_text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files of another domain, for bits per byte there: of causal-lm."},
+    )
     config_changes: str = field(
         default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 64}'."}
     )
@@ -69,6 +75,8 @@ class PretrainingArguments(RunArguments):
             raise ValueError(
                 f"--encoder-mixers, --decoder-mixers: --family {self.family} has one stack; use --mixers."
             )
+        if self.other_text and self.objective != "causal-lm":
+            raise ValueError(f"--other-text: is measured of causal-lm alone, not of {self.objective}; leave it out.")
         self.output = self.output or f"runs/{self.family}-{self.objective}"
 
 
@@ -148,6 +156,7 @@ class Pretraining(Run):
     ) -> None:
         super().__init__(arguments, trainer, tokenizer, found_by)
         self.objective, self.texts = objective, texts
+        self.other_texts = {path: read_documents([path]) for path in arguments.other_text}
 
     @property
     def task(self) -> str:
@@ -162,9 +171,28 @@ class Pretraining(Run):
         return f"A small {arguments.family} with {size}, pre-trained by {arguments.objective} on {self.data_name}."
 
     @property
+    def uses(self) -> list[str]:
+        """What the model is meant for."""
+        return [
+            "A beginning for fine-tuning (scripts/finetune.py).",
+            "Comparing mixers and objectives at a small size.",
+        ]
+
+    @property
     def limits(self) -> list[str]:
         """What the model is not meant for."""
         return [_LIMIT, *super().limits]
+
+    @property
+    def data(self) -> list[DataRecord]:
+        """What it was trained and measured on."""
+        found = super().data
+        for path, texts in self.other_texts.items():
+            card, size = read_data_card(path), sum(map(len, texts))
+            name = card.get("pretty_name", Path(path).stem)
+            source = card.get("source", "")
+            found.append(DataRecord(name, license_of(card), source, f"{size:,} characters, to measure on"))
+        return found
 
     def model_facts(self) -> dict[str, Any]:
         """What a card says of the model."""
@@ -202,25 +230,39 @@ class Pretraining(Run):
         if self.objective.name != "causal-lm" or self.texts is None:
             return found
         train, held_out = self.texts
-        measured = evaluate_texts(
-            self.model,
-            self.tokenizer,
-            held_out,
-            task="causal-lm",
-            context_length=arguments.context_length,
-            description="scoring the held-out text",
-            state=PartialState(),
-        )
         unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
-        scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, held_out)]
-        baseline = sum(scores[1:], start=scores[0])
+        measured, baseline = self._score(held_out, unigram)
         command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
         for metric, value, beside in (
             ("bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes)),
             ("perplexity", measured.perplexity, baseline.perplexity),
         ):
             found.append(self.result(metric, value, command, beside, "unigram model"))
-        return found
+        return found + [self._measure_other(path, texts, unigram) for path, texts in self.other_texts.items()]
+
+    def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
+        measured, baseline = self._score(texts, unigram)
+        beside = baseline.bits_per_byte(measured.num_bytes)
+        found_by = {"text": [path]}
+        command = self.measured_by(found_by, task="causal-lm", context_length=self.arguments.context_length)
+        name = read_data_card(path).get("pretty_name", Path(path).stem)
+        return Result(
+            "bits_per_byte", measured.bits_per_byte, name, "another domain", command, beside, "unigram model"
+        )
+
+    def _score(self, texts: list[str], unigram: UnigramModel) -> tuple[TextResult, Score]:
+        """Score texts with the model and with the unigram model of the training text."""
+        measured = evaluate_texts(
+            self.model,
+            self.tokenizer,
+            texts,
+            task="causal-lm",
+            context_length=self.arguments.context_length,
+            description="scoring text",
+            state=PartialState(),
+        )
+        scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, texts)]
+        return measured, sum(scores[1:], start=scores[0])
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
-from ..hub import DataRecord, Result, RunRecord, push_folder, write_card
+from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
 from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, TxTrainer
@@ -55,9 +55,11 @@ class RunArguments(DataArguments):
     resume: bool = field(default=False, metadata={"help": "Go on from the last checkpoint in the output folder."})
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
     title: str | None = field(default=None, metadata={"help": "Name of the model in its card. Default: the folder's."})
-    data_name: str | None = field(default=None, metadata={"help": "Name of the data in the card."})
-    data_license: str = field(default="not stated", metadata={"help": "Licence of the data, for the card."})
-    data_source: str = field(default="", metadata={"help": "Where the data comes from, for the card."})
+    data_name: str | None = field(
+        default=None, metadata={"help": "Name of the data in the card. Default: what the card of the data says."}
+    )
+    data_license: str | None = field(default=None, metadata={"help": "Licence of the data; default as for its name."})
+    data_source: str | None = field(default=None, metadata={"help": "Where it comes from; default as for its name."})
     license: str = field(default="apache-2.0", metadata={"help": "Licence of the weights, for the card."})
 
     @property
@@ -155,6 +157,9 @@ class Run(ABC):
         found_by: Mapping[str, Any],
     ) -> None:
         self.arguments, self.trainer, self.tokenizer, self.found_by = arguments, trainer, tokenizer, found_by
+        cards = [read_data_card(name) for name in arguments.text or arguments.dataset]
+        #: What the card of the data says of it.
+        self.data_card = cards[0] if all(card == cards[0] for card in cards) else {}
         #: The model, whatever the Trainer wraps it in.
         self.model: Any = getattr(trainer.model, "saved_model", trainer.model)
 
@@ -186,6 +191,11 @@ class Run(ABC):
         """Measure the trained model; called on all processes."""
 
     @property
+    @abstractmethod
+    def uses(self) -> list[str]:
+        """What the model is meant for."""
+
+    @property
     def limits(self) -> list[str]:
         """What the model is not meant for."""
         return [_LIMIT]
@@ -199,7 +209,17 @@ class Run(ABC):
     def data_name(self) -> str:
         """The data in a word."""
         arguments = self.arguments
-        return arguments.data_name or " ".join(Path(name).name for name in arguments.text or arguments.dataset)
+        names = " ".join(Path(name).name for name in arguments.text or arguments.dataset)
+        return arguments.data_name or self.data_card.get("pretty_name") or names
+
+    @property
+    def data(self) -> list[DataRecord]:
+        """What it was trained and measured on."""
+        arguments, rows = self.arguments, self.trainer.train_dataset
+        size = f"{len(rows):,} rows" if hasattr(rows, "__len__") else "a stream"  # type: ignore[arg-type]
+        license = arguments.data_license or license_of(self.data_card)
+        source = arguments.data_source or self.data_card.get("source", "")
+        return [DataRecord(self.data_name, license, source, size)]
 
     def result(
         self, metric: str, value: float, command: str, baseline: float | None = None, baseline_name: str = ""
@@ -207,17 +227,18 @@ class Run(ABC):
         """Return a number that was measured on the held-out data, with what measures it again."""
         return Result(metric, float(value), self.data_name, "held-out", command, baseline, baseline_name)
 
-    def measured_by(self, **options: Any) -> str:
-        """Return the command that measures the saved model again on the held-out data.
+    def measured_by(self, found_by: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Return the command that measures the saved model again.
 
         Args:
+            found_by: the options that find the data. Default: those of the held-out data.
             **options: of `scripts/evaluate.py`, beside those that name the model and find the data.
         """
         arguments, training = self.arguments, self.trainer.args
         options = {
             "model": arguments.repository or arguments.output,
             **options,
-            **self.found_by,
+            **(self.found_by if found_by is None else found_by),
             "columns": arguments.columns,
             "batch_size": training.per_device_eval_batch_size,
             "mixed_precision": "bf16" if training.bf16 else "fp16" if training.fp16 else None,
@@ -268,8 +289,6 @@ class Run(ABC):
     def _record(self, command: str, seconds: float, results: list[Result]) -> RunRecord:
         arguments, trainer = self.arguments, self.trainer
         options = trainer.args
-        rows: Any = trainer.train_dataset
-        size = f"{len(rows):,} rows" if hasattr(rows, "__len__") else "a stream"
         training = {
             **self.training_facts(),
             "steps": trainer.state.global_step,
@@ -287,11 +306,13 @@ class Run(ABC):
             task=self.task,
             command=command,
             model=self.model_facts(),
-            data=[DataRecord(self.data_name, arguments.data_license, arguments.data_source, size)],
+            data=self.data,
             training=training,
             results=results,
             seconds=round(seconds, 1),
+            uses=self.uses,
             limits=self.limits,
+            language=self.data_card.get("language", ["en"]),
             base_model=self.base_model,
             license=arguments.license,
             plots={"loss.png": "the losses by step"},

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from hf_tx.hub import RunRecord
+
 FOLDER = Path(__file__).parents[2] / "scripts"
 
 
@@ -40,17 +42,17 @@ def write_rows(path: str | Path, rows: Sequence[dict[str, Any]]) -> str:
 def measure_again(folder: str | Path) -> None:
     """Run the commands that a card gives for its numbers, and compare what they find."""
     card = Path(folder, "README.md").read_text("utf-8")
-    results = results_of(folder)
-    commands = {result["command"] for result in results.values()}
+    results = RunRecord.load(folder).results
+    commands = {result.command for result in results}
     assert commands == set(re.findall(r"^python scripts/evaluate.py .*$", card, flags=re.MULTILINE))
     with loaded("evaluate") as script:
         for command in commands:
             _, _, *options = shlex.split(command)
             assert script.main([*options, "--output", "again.json", "--overwrite"]) == 0, command
             (found,) = json.loads(Path("again.json").read_text("utf-8"))["results"]
-            for metric, result in results.items():
-                if result["command"] == command:
-                    assert found[metric] == pytest.approx(result["value"], rel=1e-5, abs=1e-6), (metric, command)
+            for result in results:
+                if result.command == command:
+                    assert found[result.metric] == pytest.approx(result.value, rel=1e-5, abs=1e-6), result
 
 
 def results_of(folder: str | Path) -> dict[str, dict[str, Any]]:

@@ -169,7 +169,8 @@ def test_each_task_is_learnt(
     found = results_of("out")[measured]
     assert found["value"] >= least
     assert found["baseline"] < 0.9 * least
-    assert found["baseline_name"] == ("majority" if "classification" in task else "before training")
+    usual = "majority" if "classification" in task else "before training"
+    assert found["baseline_name"] == {"seq2seq": "the source, copied"}.get(task, usual)
     printed = capsys.readouterr().out
     assert f"{found['value']:.4f}" in printed
     assert f"{found['baseline']:.4f}  {found['baseline_name']}" in printed
@@ -201,6 +202,14 @@ def test_what_is_saved_works_in_a_pipeline(script: ModuleType) -> None:
     assert "### Assistant" in AutoTokenizer.from_pretrained("chat").chat_template
     answered = pipeline("text-generation", model="chat")([{"role": "user", "content": text}], max_new_tokens=9)
     assert answered[0]["generated_text"][-1] == {"role": "assistant", "content": "Yes."}
+
+
+def test_beside_words_in_no_order(script: ModuleType) -> None:
+    assert script.main(argv("encoder", "sequence-classification", "single", max_steps=1, baseline="tf-idf")) == 0
+    assert (results_of("out")["accuracy"]["baseline"], results_of("out")["accuracy"]["baseline_name"]) == (
+        1.0,
+        "tf-idf",
+    )
 
 
 @pytest.mark.parametrize("rank", [0, 4])
@@ -276,6 +285,9 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"problem_type": "multi_label_classification"}, None, "'label' holds no lists"),
     ({}, [{"text": "a", "labels": [0, 1, 1]}], "names a class twice"),
     ({"lora_r": -1}, None, "--lora-r -1"),
+    ({"baseline": "svm"}, None, "--baseline svm: must be one of majority, tf-idf"),
+    ({"baseline": "tf-idf", "task": "seq2seq"}, None, "--baseline tf-idf: is an option of --task sequence-class"),
+    ({"baseline": "tf-idf"}, [{"text": "a", "labels": [0, 1]}], "--baseline tf-idf: is for texts with one right"),
     ({"task": "token-classification"}, [{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a"], "tags": []}],
      "has 1 words and 0 labels"),
     ({"task": "question-answering"},

@@ -16,7 +16,7 @@ from scripts.scripts import loaded, measure_again, results_of, write_rows
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_tx.evaluation import evaluate_texts
-from hf_tx.hub import check_repository
+from hf_tx.hub import RunRecord, check_repository
 from hf_tx.objectives import OBJECTIVES
 
 TEXT = "".join(
@@ -135,6 +135,40 @@ def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> Non
     measure_again("out")
 
 
+def test_given_texts_and_another_domain_are_measured_and_their_cards_are_read(script: ModuleType) -> None:
+    for name in ("data/train", "data/held-out", "elsewhere"):
+        Path(name).mkdir(parents=True)
+    held_out, other = "Ann told Kim so.\n", "A whale, Ann, a whale is white.\n" * 9
+    Path("data/train/a.txt").write_text(TEXT, "utf-8")
+    Path("data/held-out/b.txt").write_text(held_out, "utf-8")
+    Path("elsewhere/whale.txt").write_text(other, "utf-8")
+    card = "---\npretty_name: Talks\nlicense: other\nlicense_name: ours\nlanguage: [en, de]\nsource: the pub\n---\n"
+    Path("data/README.md").write_text(card, "utf-8")
+    Path("elsewhere/whale.md").write_text("---\npretty_name: The whale\nlicense: mit\n---\n", "utf-8")
+    options = {"text": "data/train", "eval_text": "data/held-out", "other_text": "elsewhere/whale.txt"}
+    assert script.main(argv(**options)) == 0
+    record = RunRecord.load("out")
+    assert [(data.name, data.license, data.source) for data in record.data] == [
+        ("Talks", "ours", "the pub"),
+        ("The whale", "mit", ""),
+    ]
+    assert record.language == ["en", "de"]
+    assert record.uses
+    model, tokenizer = AutoModelForCausalLM.from_pretrained("out"), AutoTokenizer.from_pretrained("out")
+    found = [result for result in record.results if result.metric == "bits_per_byte"]
+    assert [result.dataset for result in found] == ["Talks", "The whale"]
+    for text, result in zip((held_out, other), found, strict=True):
+        again = evaluate_texts(model, tokenizer, [text], task="causal-lm", context_length=TINY["context_length"])
+        assert result.value == pytest.approx(again.bits_per_byte, rel=1e-5)
+    assert [result.command.split("--text ")[1].split()[0] for result in found] == [
+        "data/held-out",
+        "elsewhere/whale.txt",
+    ]
+    measure_again("out")
+    # The unigram model is that of the training text, which has no whales.
+    assert found[1].baseline > found[0].baseline
+
+
 def test_a_resumed_run_is_the_whole_run(script: ModuleType) -> None:
     dropout = {"config_changes": '{"hidden_dropout": 0.2}', "save_steps": 5, "save_total_limit": 9}
     assert script.main(argv(**dropout)) == 0
@@ -178,6 +212,9 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"tokenizer": "./nowhere"}, "--tokenizer ./nowhere: cannot be loaded"),
         ({"attn_implementation": "banded"}, "banded"),
         ({"resume": True}, "--resume: there is no checkpoint in out"),
+        ({"other_text": "gone.txt"}, "gone.txt"),
+        ({"other_text": "text.txt", "family": "encoder"}, "--other-text: is measured of causal-lm alone"),
+        ({"eval_text": "text.txt"}, "--eval-text text.txt: holds a text that is trained on too"),
         ({"held_out": 0.7}, "--held-out 0.7: must be above 0 and at most 0.5"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],

@@ -32,6 +32,17 @@ def test_the_end_of_text_files_is_held_out(tmp_path: Path) -> None:
     assert list(load_measured(text=[str(tmp_path)])["text"]) == ["one\n" * 10, "two\n" * 10]
 
 
+def test_other_text_files_are_measured(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n" * 3)
+    arguments = DataArguments(text=[str(tmp_path / "a.txt")], eval_text=[str(tmp_path / "b.txt")])
+    train, held_out, found_by = load_splits(arguments)
+    assert (list(train["text"]), list(held_out["text"])) == (["a\n" * 3], ["b\n" * 3])
+    assert list(load_measured(**found_by)) == list(held_out)
+    with pytest.raises(ValueError, match="c.txt: holds a text that is trained on too"):
+        load_splits(DataArguments(text=[str(tmp_path)], eval_text=[str(tmp_path / "c.txt")]))
+
+
 def test_rows_of_a_dataset_are_held_out_by_the_seed(tmp_path: Path) -> None:
     arguments = DataArguments(dataset=[jsonl(tmp_path / "rows.jsonl", ROWS)], held_out=0.2)
     train, held_out, found_by = load_splits(arguments, seed=3)
@@ -97,6 +108,7 @@ def test_options_that_do_not_serve() -> None:
     for options, message in (
         ({}, "give either --text or --dataset"),
         (dict(text=["a"], dataset=["b"]), "give either --text or --dataset"),
+        (dict(dataset=["a"], eval_text=["b"]), "--eval-text: is of --text; a --dataset has --eval-split"),
         (dict(text=["a"], held_out=0.0), "--held-out 0.0: must be above 0 and at most 0.5"),
         (dict(text=["a"], max_eval_samples=0), "--max-eval-samples 0: must be at least 1"),
     ):

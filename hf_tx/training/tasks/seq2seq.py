@@ -16,7 +16,7 @@ from .task import Task
 class Seq2Seq(Task):
     """Write a target for a source. See [`Task`].
 
-    What is measured is what the model generates: by ROUGE, BLEU and chrF, beside the model before the training.
+    What is measured is what the model generates: by ROUGE, BLEU and chrF, beside what copying the source gives.
     """
 
     name = "seq2seq"
@@ -26,7 +26,7 @@ class Seq2Seq(Task):
     labels = ("target",)
     metric = "seq2seq"
     trainer_class = TxSeq2SeqTrainer
-    baseline_name = "before training"
+    baseline_name = "the source, copied"
 
     def set_up(self, max_target_length: int | None = None, **options: Any) -> None:
         """Check that both are texts.
@@ -67,10 +67,16 @@ class Seq2Seq(Task):
         pad: Any = self.tokenizer.pad_token_id
         # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
         count = len(self.held_out_rows)
-        written, right = (
-            self.tokenizer.batch_decode(np.where(ids == IGNORE, pad, ids)[:count], skip_special_tokens=True)
-            for ids in (prediction.predictions, prediction.label_ids)
+        return self._compare(
+            *(np.where(ids == IGNORE, pad, ids)[:count] for ids in (prediction.predictions, prediction.label_ids))
         )
+
+    def baseline(self) -> dict[str, Any]:
+        """Return the measures of the sources, as targets."""
+        return self._compare(*(self.held_out_rows[name] for name in ("input_ids", "labels")))
+
+    def _compare(self, *ids: Any) -> dict[str, Any]:
+        written, right = (self.tokenizer.batch_decode(each, skip_special_tokens=True) for each in ids)
         return seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right])
 
     def facts(self) -> dict[str, Any]:

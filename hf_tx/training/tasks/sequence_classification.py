@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
 
+from ...baselines import classify_by_words
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
 from .labels import Labels
 from .task import Task
 
+BASELINES = ("majority", "tf-idf")
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
 
@@ -22,7 +24,8 @@ class SequenceClassification(Task):
     What a label is says what the problem is: a name or a whole number is the right class, a list holds all right
     classes, and a number with a fraction is to be predicted itself (`problem_type`, an option, says it where the data
     does not). Measures are those of scikit-learn, beside those of the majority: the most frequent class for all texts;
-    of several, those that more than half of the texts have; of numbers, their mean.
+    of several, those that more than half of the texts have; of numbers, their mean. With `baseline="tf-idf"`, beside
+    those of a logistic regression on weighted counts of words.
     """
 
     name = "sequence-classification"
@@ -37,7 +40,7 @@ class SequenceClassification(Task):
             raise ValueError(f"--columns {' '.join(columns)}: {self.name} reads one, or two for pairs of texts.")
         return tuple(columns or self.texts)
 
-    def set_up(self, problem_type: str | None = None, **options: Any) -> None:
+    def set_up(self, problem_type: str | None = None, baseline: str = "majority", **options: Any) -> None:
         """Find the classes, and check the labels of all rows."""
         super().set_up()
         feature = self.first_split.features[self.label_column]
@@ -52,6 +55,9 @@ class SequenceClassification(Task):
                 f"--problem-type {self.problem_type}: {self.label_column!r} holds "
                 f"{'lists' if listed else 'no lists'}; several right classes stand in a list, and no other labels do."
             )
+        if baseline == "tf-idf" and (self.problem_type != PROBLEMS[0] or len(self.columns) > 1):
+            raise ValueError("--baseline tf-idf: is for texts with one right class, and not for pairs; leave it out.")
+        self.baseline_name = baseline  # type: ignore[misc]
         if self.problem_type != "regression":
             feature = feature.feature if listed else feature
             if self.train is None:
@@ -119,8 +125,11 @@ class SequenceClassification(Task):
         return classification_metrics(found, right, self.classes.names)
 
     def baseline(self) -> dict[str, Any]:
-        """Return the measures of the majority."""
+        """Return the measures of the baseline."""
         train, right = self.targets["training"], self.targets["held-out"]
+        if self.baseline_name == "tf-idf":
+            texts, others = (split[self.columns[0]] for split in self.splits.values())
+            return self._compare(classify_by_words(texts, train, others), right)
         usual: Any
         if self.problem_type == "regression":
             usual = float(np.mean(train))
