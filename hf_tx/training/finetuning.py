@@ -19,14 +19,12 @@ from transformers import (
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .runs import Run, RunArguments, RunOptions, loading
+from .runs import Run, RunArguments, RunOptions, loading, measures_of
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
 
 _DEFAULT_LENGTH = 512
-#: What the Trainer adds to measures.
-_TIMES = ("runtime", "_per_second", "_preparation_time")
 
 
 @dataclass
@@ -293,12 +291,6 @@ def task_trainer(task: Task, model: Any, options: FinetuningOptions, details: bo
         compute_metrics=task.measures if details else lambda prediction: numbers(task.measures(prediction)),
         preprocess_logits_for_metrics=task.reduce,
     )
-
-
-def measures_of(trainer: Any) -> dict[str, Any]:
-    """Return what a trainer measures on its held-out rows, without what it says of itself."""
-    found = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
-    return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
 
 
 def row_length(

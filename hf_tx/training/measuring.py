@@ -10,7 +10,8 @@ from typing import Any
 from ..evaluation import load_model
 from ..objectives import OBJECTIVES
 from .data import check_columns
-from .finetuning import FinetuningOptions, measures_of, row_length, task_trainer
+from .finetuning import FinetuningOptions, row_length, task_trainer
+from .runs import measures_of
 from .tasks import TASKS
 from .trainer import TxTrainer
 

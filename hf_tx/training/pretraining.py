@@ -18,7 +18,7 @@ from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES
-from .runs import Run, RunArguments, RunOptions, json_option, loading
+from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of
 from .trainer import TxTrainer
 
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
@@ -219,7 +219,7 @@ class Pretraining(Run):
         """Measure the held-out data: the loss of the objective, and where the next token is predicted, bits per byte
         and perplexity beside those of a unigram model."""
         arguments = self.arguments
-        loss = self.trainer.evaluate()["eval_loss"]
+        loss = measures_of(self.trainer)["loss"]
         command = self.measured_by(
             objective=self.objective.name,
             objective_options=arguments.objective_options if arguments.objective_options != "{}" else None,

@@ -24,6 +24,8 @@ from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, TxTrainer
 
+#: What the Trainer adds to measures.
+_TIMES = ("runtime", "_per_second", "_preparation_time")
 _LIMIT = "It has learnt from the data named below, with whatever is biased, dated or wrong in it."
 
 
@@ -246,8 +248,8 @@ class Run(ABC):
         }
         parts = ["python", "scripts/evaluate.py"]
         for name, value in options.items():
-            if value or value == 0 and value is not False:
-                values = value if isinstance(value, list) else [value] if value is not True else []
+            if value is not None and value is not False and value != []:
+                values = [] if value is True else value if isinstance(value, list) else [value]
                 parts += [f"--{name.replace('_', '-')}", *map(str, values)]
         return shlex.join(parts)
 
@@ -328,6 +330,17 @@ class Run(ABC):
             f"\n{self.trainer.state.global_step} steps in {record.seconds:.0f} s; saved to {self.arguments.output}"
         )
         return "\n".join(lines)
+
+
+def measures_of(trainer: Any) -> dict[str, Any]:
+    """Return what a trainer measures on its held-out rows, without what it says of itself. The loss is that of the
+    labels, also where training smooths them."""
+    smoother, trainer.label_smoother = trainer.label_smoother, None
+    try:
+        found = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
+    finally:
+        trainer.label_smoother = smoother
+    return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
 
 
 def command_of(script: str, argv: Sequence[str] | None) -> str:

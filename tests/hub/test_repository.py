@@ -108,6 +108,7 @@ def test_a_fault_is_found(name: str, good: Path, tmp_path: Path, capsys: pytest.
     assert any(str(problem).startswith(message) or message in str(problem) for problem in problems), problems
     assert len({problem.rule for problem in problems}) == 1
     assert main(["check", "repo", str(folder)]) == 1
+    assert main(["push", str(folder), "name"]) == 2  # before anything is asked of the Hub
     assert str(problems[0]) in capsys.readouterr().out
 
 

@@ -215,15 +215,24 @@ def test_a_file_without_options_is_refused(script, here, capsys, content, messag
 
 
 @pytest.mark.distributed
-def test_two_processes_share_the_work_and_find_the_same(script, here, capsys):
-    options = ["--model", "decoder", "--dataset", "rows.jsonl", "--context-length", "8", "--batch-size", "2"]
-    assert script.main([*options, "--output", "one.json"]) == 0
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model", "decoder", "--dataset", "rows.jsonl", "--context-length", "8", "--batch-size", "2"],
+        ["--model", "classifier", "--dataset", "names.csv", "--task", "sequence-classification", "--batch-size", "1"],
+    ],
+)
+def test_two_processes_share_the_work_and_find_the_same(script, here, capsys, options):
+    assert script.main([*options, "--output", "one.json", "--overwrite"]) == 0
     shown = capsys.readouterr().out.splitlines()[:2]
     root = Path(hf_tx.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     child = subprocess.run(
-        [*launcher, str(SCRIPT), *options, "--output", "two.json"], capture_output=True, text=True, env=environment
+        [*launcher, str(SCRIPT), *options, "--output", "two.json", "--overwrite"],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     assert child.returncode == 0, child.stderr
     assert child.stdout.splitlines()[:2] == shown, "one of two processes speaks"

@@ -189,6 +189,7 @@ def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> Non
     write_rows("renamed.jsonl", rows)
     unusual = {"columns": "from", "label_column": "to", "seed": 7, "held_out": 0.3, "max_eval_samples": 11}
     unusual |= {"per_device_eval_batch_size": 3, "generation_num_beams": 2, "max_target_length": 12, "bf16": True}
+    unusual |= {"label_smoothing_factor": 0.2}
     assert script.main(argv("encoder-decoder", "seq2seq", "renamed", max_steps=2, **unusual)) == 0
     measure_again("out")
 
@@ -369,6 +370,7 @@ def test_the_result_is_pushed_when_it_is_whole() -> None:
     files = {file: content for file, content in repository.files.items() if not file.endswith(".py")}
     assert {"README.md", "model.safetensors", "tokenizer.json", "chat_template.jinja", "loss.png"} <= files.keys()
     assert not [file for file in files if file.startswith(("checkpoint", "_"))]
+    assert b"\npython scripts/evaluate.py --model tester/answers --task chat " in files["README.md"]
     assert not [file for file, content in files.items() if TOKEN.encode() in content]
 
 

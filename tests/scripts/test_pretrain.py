@@ -125,7 +125,9 @@ def test_what_the_card_says_is_measured_again(script: ModuleType) -> None:
 
 
 def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> None:
-    """A loss that depends on the rows of a batch, with options that change what is measured."""
+    """Options that change what is measured are in the command too; the rows of a batch, for a contrastive loss."""
+    assert script.main(argv(output="texts", held_out=0.3, bf16=True, label_smoothing_factor=0.2, max_steps=2)) == 0
+    measure_again("texts")
     lines = TEXT.splitlines()
     write_rows("pairs.jsonl", [{"a": line, "b": other} for line, other in zip(lines, lines[1:], strict=False)])
     unusual = {"text": None, "dataset": "pairs.jsonl", "columns": None, "seed": 7, "held_out": 0.3, "bf16": True}

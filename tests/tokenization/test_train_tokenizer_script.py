@@ -59,21 +59,13 @@ def test_errors_leave_one_line_and_exit_code_2(tmp_path):
 
 def test_a_dataset_with_options(script, tmp_path, capsys):
     rows = tmp_path / "rows.csv"
-    rows.write_text("title,body\n" + "Hello to the,other brother\n" * 50)
-    arguments = [
-        "--dataset",
-        str(rows),
-        "--columns",
-        "title",
-        "body",
-        "--output",
-        str(tmp_path / "tokenizer"),
-        "--lowercase",
-    ]
-    arguments += ["--family", "encoder", "--algorithm", "wordpiece", "--vocab-size", "100", "--min-frequency", "3"]
+    rows.write_text("body,title\n" + "Hello to the other brother,Greetings\n" * 50)
+    arguments = ["--dataset", str(rows), "--columns", "body", "title", "--output", str(tmp_path / "tokenizer")]
+    arguments += ["--lowercase", "--min-frequency", "3"]
+    arguments += ["--family", "encoder", "--algorithm", "wordpiece", "--vocab-size", "100"]
     assert script.main(arguments) == 0
     assert "as tokens   ['[CLS]', 'hello', 'to', 'the', 'other', 'brother'," in capsys.readouterr().out
-    assert AutoTokenizer.from_pretrained(tmp_path / "tokenizer").tokenize("HELLO brother") == ["hello", "brother"]
+    assert AutoTokenizer.from_pretrained(tmp_path / "tokenizer").tokenize("HELLO greetings") == ["hello", "greetings"]
 
 
 def test_overwriting_is_asked_for(script, corpus, capsys):
