@@ -2,15 +2,22 @@
 """Model cards, what a repository on the Hub must hold, and its way there."""
 
 from .cards import DataRecord, Result, RunRecord, write_card
+from .comparison import ComparisonRecord, MixerCost, Training, Trial, quality_table, write_comparison
 from .push import push_folder
 from .repository import Problem, check_repository
 
 __all__ = [
+    "ComparisonRecord",
     "DataRecord",
+    "MixerCost",
     "Problem",
     "Result",
     "RunRecord",
+    "Training",
+    "Trial",
     "check_repository",
     "push_folder",
+    "quality_table",
     "write_card",
+    "write_comparison",
 ]
