@@ -77,7 +77,7 @@ def test_foreign_config_is_refused():
         parameter_count(LlamaConfig())
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("mixer", list(MIXERS))
 def test_every_mixer_can_have_as_many_parameters_as_full(mixer):
     sizes = dict(vocab_size=300, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
     window = 8 if "sliding_window" in MIXERS.get(mixer).needs else None
