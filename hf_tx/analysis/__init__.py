@@ -3,6 +3,6 @@
 
 from .cost import Estimate, estimate
 from .gradients import gradient_by_distance
-from .parameters import ParameterCount, parameter_count
+from .parameters import ParameterCount, match_parameters, parameter_count
 
-__all__ = ["Estimate", "ParameterCount", "estimate", "gradient_by_distance", "parameter_count"]
+__all__ = ["Estimate", "ParameterCount", "estimate", "gradient_by_distance", "match_parameters", "parameter_count"]

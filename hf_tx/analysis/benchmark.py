@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..models.attention import eager_attention_forward
 from ..models.configuration_decoder import TxDecoderConfig
@@ -47,15 +48,16 @@ class Case:
     """What one process measures.
 
     Attributes:
-        kind: `mixer`, a layer of one mixer; `long`, the training step of a language model; `alone`, an attention
-            function; or `load`, a checkpoint of the library.
+        kind: `mixer`, a layer of one mixer; `long`, the training step of a language model; `config`, that of a decoder
+            of hf_tx that a config describes; `alone`, an attention function; or `load`, a checkpoint of the library.
         name: the mixer; the side, `peer` or `hf_tx`; or the mechanism.
         backend: the attention implementation.
         length: tokens of the text.
         loss: the loss implementation of a language model of hf_tx.
         repeats: how often it is timed after one run that is not.
         threads: threads of torch; 0: as torch chooses.
-        folder: the checkpoint to load.
+        folder: the checkpoint to load, or the folder of the config.
+        rows: texts in a training step.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Case:
     repeats: int = 3
     threads: int = 0
     folder: str = ""
+    rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,15 @@ def measure(case: Case) -> Cost:
     return Cost(case, **json.loads(child.stdout.splitlines()[-1]))
 
 
-def compare(sides: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+def compare(
+    sides: dict[str, Callable[[], Any]], rounds: int, description: str | None = None
+) -> dict[str, list[float]]:
     """Time functions in turn, the order alternating, after one run of each that does not count.
 
     Args:
         sides: what to time, by name.
         rounds: how often.
+        description: the label of a progress bar; None for no bar.
 
     Returns:
         The seconds of every round, by name.
@@ -111,7 +117,7 @@ def compare(sides: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
     for run in sides.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for idx in range(rounds):
+    for idx in tqdm(range(rounds), desc=description, unit=" rounds", disable=description is None, leave=False):
         names = list(sides)
         for name in names if idx % 2 else names[::-1]:
             times[name].append(_seconds(sides[name]))
@@ -165,17 +171,39 @@ def language_model(side: str, backend: str, length: int, loss: str = "full") -> 
     return TxDecoderForCausalLM(TxDecoderConfig(**common, mixers="sliding"), loss_implementation=loss)
 
 
-def training_step(model: Any, length: int) -> Callable[[], None]:
-    """Return a function that takes one step of AdamW on a random text."""
-    ids = torch.randint(5, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(0))
+def random_batch(vocab_size: int, rows: int, length: int) -> dict[str, torch.Tensor]:
+    """Return random texts, which are the same each time, with their labels. *Shape:* `(rows, length)` each, int64."""
+    ids = torch.randint(5, vocab_size, (rows, length), generator=torch.Generator().manual_seed(0))
+    return {"input_ids": ids, "labels": ids}
+
+
+def training_step(model: Any, batch: dict[str, torch.Tensor]) -> Callable[[], None]:
+    """Return a function that takes one step of AdamW on a batch with labels."""
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-4)
 
     def step() -> None:
-        model(input_ids=ids, labels=ids).loss.backward()
+        model(**batch).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
     return step
+
+
+def decoding_steps(model: Any, context: int, tokens: int) -> Callable[[], None]:
+    """Return a function that generates tokens one by one, the likeliest each, after a random text that is in the cache
+    already. Each call goes on where the last one ended."""
+    model.eval()
+    batch = random_batch(model.config.vocab_size, 1, context)
+    with torch.no_grad():
+        found = model(input_ids=batch["input_ids"], use_cache=True, logits_to_keep=1)
+
+    def steps() -> None:
+        nonlocal found
+        with torch.no_grad():
+            for _ in range(tokens):
+                found = model(input_ids=found.logits.argmax(-1), cache=found.cache, use_cache=True)
+
+    return steps
 
 
 def mixer_step(mixer: str, backend: str, length: int) -> Callable[[], None]:
@@ -264,7 +292,12 @@ def build(case: Case) -> Callable[[], Any]:
     if case.kind == "load":
         return loading(case.name, case.folder)
     if case.kind == "long":
-        return training_step(language_model(case.name, case.backend, case.length, case.loss), case.length)
+        model = language_model(case.name, case.backend, case.length, case.loss)
+        return training_step(model, random_batch(VOCABULARY, case.rows, case.length))
+    if case.kind == "config":
+        config = TxDecoderConfig.from_pretrained(case.folder, attn_implementation=case.backend)
+        model = TxDecoderForCausalLM(config)
+        return training_step(model, random_batch(config.vocab_size, case.rows, case.length))
     make: Any = {"mixer": mixer_step, "alone": function_step}[case.kind]
     return make(case.name, case.backend, case.length)
 

@@ -123,6 +123,58 @@ def parameter_count(
     )
 
 
+def match_parameters(config: Any, total: int, tolerance: float = 0.01) -> Any:
+    """Choose the width of the feed-forward layers so that a model has a given number of parameters.
+
+    The width is the multiple of 8 that comes nearest, for odd ones are slow; or the nearest of all, where no multiple
+    of 8 is within the tolerance.
+
+    Args:
+        config: config of one stack.
+        total: the number of parameters of its language model.
+        tolerance: by how much it may be missed, as a share of `total`.
+
+    Returns:
+        A config that differs in `intermediate_size` alone.
+
+    Raises:
+        ValueError: no width gives that number.
+
+    Example:
+
+    ```python
+    >>> from hf_tx import TxDecoderConfig, parameter_count
+    >>> sizes = dict(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    >>> full = TxDecoderConfig(**sizes, mixers="full", intermediate_size=176)
+    >>> lstm = match_parameters(TxDecoderConfig(**sizes, mixers="lstm"), parameter_count(full).total)
+    >>> lstm.intermediate_size, parameter_count(full).total, parameter_count(lstm).total
+    (88, 164800, 164736)
+
+    ```
+    """
+
+    def of_width(width: int) -> Any:
+        return type(config).from_dict(config.to_dict(), intermediate_size=width)
+
+    def missed(width: int) -> float:
+        return abs(parameter_count(of_width(width)).total - total) / total
+
+    first, second = (parameter_count(of_width(width)).total for width in (1, 2))
+    if first != second:
+        exact = 1 + (total - first) / (second - first)
+        for multiple in (8, 1):
+            width = max(multiple, round(exact / multiple) * multiple)
+            if missed(width) <= tolerance:
+                return of_width(width)
+    elif abs(first - total) <= tolerance * total:
+        return config
+    least = f"{first:,} parameters with the narrowest feed-forward layers" if first != second else f"always {first:,}"
+    raise ValueError(
+        f"mixers = {', '.join(dict.fromkeys(config.mixers))}: no intermediate_size gives {total:,} parameters within "
+        f"{tolerance:.1%}: there are {least}; change the other sizes."
+    )
+
+
 def _key_value_bytes(config: Any, dtype: torch.dtype) -> list[int]:
     """Return the bytes of one key and one value of every layer."""
     layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]

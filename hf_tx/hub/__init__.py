@@ -2,18 +2,25 @@
 """Model cards, what a repository on the Hub must hold, and its way there."""
 
 from .cards import DataRecord, Result, RunRecord, write_card
+from .comparison import ComparisonRecord, MixerCost, Training, Trial, quality_table, write_comparison
 from .data_cards import license_of, read_data_card
 from .push import push_folder
 from .repository import Problem, check_repository
 
 __all__ = [
+    "ComparisonRecord",
     "DataRecord",
+    "MixerCost",
     "Problem",
     "Result",
     "RunRecord",
+    "Training",
+    "Trial",
     "check_repository",
     "license_of",
     "push_folder",
+    "quality_table",
     "read_data_card",
     "write_card",
+    "write_comparison",
 ]

@@ -184,7 +184,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
     )
     auto_class = _AUTO_CLASSES.get(record.task)
     card = ModelCard.from_template(
-        data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=_format, auto_class=auto_class
+        data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=format_value, auto_class=auto_class
     )
     path = Path(folder, "README.md")
     path.write_text(str(card), "utf-8")
@@ -192,7 +192,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
     return path
 
 
-def _format(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Write a number with the digits that say something, and with separators."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)

@@ -265,13 +265,18 @@ class Pretraining(Run):
         return measured, sum(scores[1:], start=scores[0])
 
 
+def gated_width(hidden_size: int) -> int:
+    """Return the `intermediate_size` with which the three matrices of a gated layer have as many weights as the usual
+    two of `4 * hidden_size`."""
+    return max(16, round(hidden_size / 6) * 16)
+
+
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
     names = ["mixers", "hidden_size", "num_hidden_layers", "num_attention_heads"]
     names += ["encoder_mixers", "decoder_mixers"] if arguments.family == "encoder-decoder" else []
     fields = {name: getattr(arguments, name) for name in names}
     fields["max_position_embeddings"] = arguments.context_length
-    # Three matrices of a gated layer have as many weights then as the usual two of 4 * hidden_size.
-    fields["intermediate_size"] = max(16, round(arguments.hidden_size / 6) * 16)
+    fields["intermediate_size"] = gated_width(arguments.hidden_size)
     fields |= json_option(arguments, "config_changes")
     # Without weights: what is wrong with the model shows before a long text is read.
     kind = OBJECTIVES[str(arguments.objective)]

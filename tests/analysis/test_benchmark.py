@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+import hf_tx
 from hf_tx.analysis import benchmark
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark.py"
@@ -71,6 +72,32 @@ def test_a_process_measures_its_own_peak():
     )
     assert large.megabytes > small.megabytes + 2 * 4 * 2048**2 * 4 / 1024**2  # two matrices of scores a head
     assert small.seconds > 0
+
+
+def test_a_process_trains_the_model_of_a_config(tmp_path):
+    sizes = dict(vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    for name, layers in (("small", {}), ("large", {"ffn_type": "mlp", "intermediate_size": 2**19})):
+        hf_tx.TxDecoderConfig(**sizes, **layers).save_pretrained(tmp_path / name, include_code=False)
+    small, large = (
+        benchmark.measure(benchmark.Case("config", name, "sdpa", 8, repeats=1, folder=str(tmp_path / name), rows=2))
+        for name in ("small", "large")
+    )
+    assert large.megabytes > small.megabytes + 4 * 2 * 16 * 2**19 * 4 / 1024**2  # weights, gradients and two moments
+
+
+def test_decoding_goes_on_where_it_ended():
+    config = hf_tx.TxDecoderConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, mixers="full,gru"
+    )
+    model = hf_tx.TxDecoderForCausalLM(config)
+    seen = []
+    model.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True)
+    steps = benchmark.decoding_steps(model, 6, 3)
+    steps()
+    steps()
+    prompt, *tokens = seen
+    expected = model.generate(prompt, max_new_tokens=6, do_sample=False, eos_token_id=None)
+    assert torch.equal(torch.cat([prompt, *tokens], dim=1), expected)
 
 
 def test_a_process_that_fails_says_why():

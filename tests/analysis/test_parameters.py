@@ -7,7 +7,8 @@ from peer_cases import CASES
 from transformers import DynamicCache, LlamaConfig
 
 import hf_tx
-from hf_tx.analysis import parameter_count
+from hf_tx.analysis import match_parameters, parameter_count
+from hf_tx.models.mixers import MIXERS
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,3 +75,30 @@ def test_encoder_decoder_keeps_the_source():
 def test_foreign_config_is_refused():
     with pytest.raises(ValueError, match="LlamaConfig"):
         parameter_count(LlamaConfig())
+
+
+@pytest.mark.parametrize("mixer", list(MIXERS))
+def test_every_mixer_can_have_as_many_parameters_as_full(mixer):
+    sizes = dict(vocab_size=300, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    window = 8 if "sliding_window" in MIXERS.get(mixer).needs else None
+    total = parameter_count(hf_tx.TxDecoderConfig(**sizes, intermediate_size=176)).total
+    config = hf_tx.TxDecoderConfig(**sizes, mixers=mixer, sliding_window=window)
+    matched = match_parameters(config, total)
+    built = hf_tx.TxDecoderForCausalLM(matched)
+    assert abs(sum(parameter.numel() for parameter in built.parameters()) - total) <= 0.01 * total
+    assert matched.to_dict() == {**config.to_dict(), "intermediate_size": matched.intermediate_size}
+
+
+def test_the_nearest_width_where_no_multiple_of_8_will_do():
+    config = hf_tx.TxDecoderConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    total = parameter_count(hf_tx.TxDecoderConfig.from_dict(config.to_dict(), intermediate_size=21)).total
+    assert match_parameters(config, total + 5).intermediate_size == 21
+
+
+@pytest.mark.parametrize(("changes", "least"), [({}, "narrowest"), ({"ffn_type": "none"}, "always")])
+def test_a_number_of_parameters_that_no_width_gives(changes, least):
+    config = hf_tx.TxDecoderConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, **changes
+    )
+    with pytest.raises(ValueError, match=f"lstm: no intermediate_size gives 1,000 parameters.*{least}"):
+        match_parameters(type(config).from_dict(config.to_dict(), mixers="lstm"), 1000)
