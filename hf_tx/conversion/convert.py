@@ -311,14 +311,15 @@ def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
     head = family.head_of(config.architectures[0])
     family.read(config)  # refuses before weights are loaded
     cls = getattr(transformers, head.theirs)
-    if getattr(config, "transformers_weights", None) is None and find_weights(str(source), hub) is None:
-        raise OSError(
-            f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they are "
-            "read: load it with transformers if you trust it, and pass the model as source, or save it anew."
-        )
-    files = of_files(str(source), config, cls, _output(head), hub)
-    if files is not None:
-        yield files
+    if getattr(config, "transformers_weights", None) is None:
+        files = find_weights(str(source), hub)
+        if files is None:
+            raise OSError(
+                f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they "
+                "are read: load it with transformers if you trust it, and pass the model as source, or save it anew."
+            )
+        if config.dtype is not None:
+            yield of_files(str(source), files, config, cls, _output(head), hub)
     try:
         options = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
         model, info = cls.from_pretrained(source, **options, **hub)

@@ -106,24 +106,22 @@ def require_ours(model: Any) -> None:
     raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: {way_out}.")
 
 
-def of_files(name: str, config: Any, cls: type[Any], output: str | None, hub: dict[str, Any]) -> Source | None:
-    """Return the files of a checkpoint as a source, or None if it takes the library to read them.
+def of_files(
+    name: str, files: list[str], config: Any, cls: type[Any], output: str | None, hub: dict[str, Any]
+) -> Source:
+    """Return the files of a checkpoint as a source.
 
     Args:
         name: a folder, or a name on the Hub.
+        files: its weights.
         config: their config.
         cls: their class.
         output: their name of the weight of the output layer, if there is one.
         hub: where on the Hub, as keywords.
 
     Raises:
-        OSError: a file that is not there, or not whole.
+        OSError: a file that is not whole.
     """
-    if config.dtype is None or getattr(config, "transformers_weights", None) is not None:
-        return None
-    files = find_weights(name, hub)
-    if files is None:
-        return None
     state: dict[str, Any] = {}
     for file in files:
         try:

@@ -6,10 +6,12 @@ have a tensor for each row of ours, `#` is the number of the row. The same rule 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+
+_NUMBER = re.compile(r"(?<=[._])\d+(?=\.)")  # of a layer
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Plan:
     """Which tensor of theirs holds which of ours, for one model.
 
     Args:
-        rules: the rules of the family and its head.
+        rules: the rules of the family and its head, of which the first with a name counts.
         shapes: our tensors.
         heads: number of query heads.
 
@@ -126,19 +128,21 @@ class Plan:
         unnamed: tensors of ours that no rule names.
     """
 
-    def __init__(self, rules: Iterable[Rule], shapes: Mapping[str, torch.Size], heads: int) -> None:
+    def __init__(self, rules: Sequence[Rule], shapes: Mapping[str, torch.Size], heads: int) -> None:
         self.shapes, self.heads = shapes, heads
         self.unnamed: list[str] = []
         made: dict[str, Match] = {}
-        patterns = [(re.compile(_regex(name)), each, index) for each in rules for index, name in enumerate(each.ours)]
+        named = {name: (each, index) for each in reversed(rules) for index, name in enumerate(each.ours)}
         for key, shape in shapes.items():
-            found = next(((hit, each, i) for regex, each, i in patterns if (hit := regex.fullmatch(key))), None)
-            if found is None:
+            pattern = _NUMBER.sub("*", key, count=1)
+            module = pattern if pattern in named else re.sub(r"\.(weight|bias)$", "", pattern)
+            if module not in named:
                 self.unnamed.append(key)
                 continue
-            hit, each, index = found
-            name = each.theirs.replace("*", hit["layer"]) if "layer" in hit.groupdict() else each.theirs
-            name += hit["kind"] or ""
+            each, index = named[module]
+            name = each.theirs + pattern[len(module) :]
+            if (layer := _NUMBER.search(key)) is not None:
+                name = name.replace("*", layer[0])
             theirs = [name.replace("#", str(row)) for row in range(shape[0])] if each.of_rows else [name]
             made.setdefault(name, Match(each, theirs, [""] * len(each.ours))).ours[index] = key
         for name, match in made.items():
@@ -175,7 +179,3 @@ class Plan:
             tensors = match.rule.to_theirs([ours[key] for key in match.ours], self.heads)
             made.update(zip(match.theirs, tensors, strict=True))
         return made
-
-
-def _regex(pattern: str) -> str:
-    return re.escape(pattern).replace(r"\*", r"(?P<layer>\d+)") + r"(?P<kind>\.weight|\.bias)?"

@@ -168,7 +168,7 @@ def refusal(config: Any, backend: str) -> str | None:
             f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the "
             f"same name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
         )
-    attentions = [idx for idx, name in enumerate(config.mixers) if MIXERS.get(name).is_attention]
+    attentions = [idx for idx in config.distinct_layers if MIXERS.get(config.mixers[idx]).is_attention]
     known, lacks, layer_idx = _known(backend), None, 0
     if known.needs_band and attentions and not any(has_band(config, idx) for idx in attentions):
         lacks, layer_idx = "it computes bands, and no layer has one", attentions[0]

@@ -268,7 +268,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
 
     def _names(self) -> list[str]:
         """Names that a plug-in may have, of every layer."""
-        layers = [self.layer_config(idx) for idx in range(self.num_hidden_layers)]
+        layers = [self.layer_config(idx) for idx in self.distinct_layers]
         return [*self.mixers, *(getattr(layer, name) for layer in layers for name in self._of_registries)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -303,7 +303,14 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
 
     def layer_config(self, layer_idx: int) -> Any:
         """Return the config that layer `layer_idx` is built from: this one, with what `per_layer_config` changes."""
-        return self.per_layer_config[layer_idx]
+        return self.per_layer_config[layer_idx] if self.is_heterogeneous else self
+
+    @property
+    def distinct_layers(self) -> list[int]:
+        """The first layer of each mixer, for what equal layers share; all, if `per_layer_config` changes some."""
+        if self.is_heterogeneous:
+            return list(range(self.num_hidden_layers))
+        return [self.mixers.index(name) for name in dict.fromkeys(self.mixers)]
 
     @property
     def layer_positions(self) -> list[str]:
@@ -372,7 +379,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             if self.qk_norm and not whole:
                 for name in ("q_norm", "k_norm"):
                     plan[f"layers.*.mixer.{name}"] = "replicated_with_grad_allreduce"
-        feed_forwards = {self.layer_config(idx).ffn_type for idx in range(self.num_hidden_layers)}
+        feed_forwards = {self.layer_config(idx).ffn_type for idx in self.distinct_layers}
         if "glu" in feed_forwards:
             plan["layers.*.mlp.gate_proj"] = "colwise"
         if feed_forwards & {"glu", "mlp"}:
@@ -389,7 +396,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         check_mixers(self)
         check_blocks(self)
         check_heads_of_models(self)
-        for idx in range(self.num_hidden_layers) if self.is_heterogeneous else [0]:
+        for idx in self.distinct_layers:
             check_layer(self.layer_config(idx), self.mixers[idx])
         check_positions(self)
 

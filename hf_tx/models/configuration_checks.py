@@ -107,7 +107,7 @@ def check_mixers(config: Any) -> None:
         getattr(config, "cross_mixer", None), getattr(config, "cross_attention_hidden_size", None)
     )
     if not crosses and not any(MIXERS.get(name).is_attention for name in used):
-        layers = [config.layer_config(idx) for idx in range(config.num_hidden_layers)]
+        layers = [config.layer_config(idx) for idx in config.distinct_layers]
         for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
             require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
@@ -207,7 +207,7 @@ def check_tied_size(config: Any, tied: bool) -> None:
 
 
 def check_positions(config: Any) -> None:
-    types = {config.layer_config(idx).position_type for idx in range(config.num_hidden_layers)}
+    types = {config.layer_config(idx).position_type for idx in config.distinct_layers}
     for name in types:
         scheme = POSITIONS.get(name)
         attends = any(MIXERS.get(mixer).is_attention for mixer in config.mixers)

@@ -110,6 +110,11 @@ class TxPreTrainedModel(PreTrainedModel):
             raise ValueError(f"{type(self).__name__}: {reason}.")
 
     # ----------------------------------------------------------------------------------------- weights and saving
+    @classmethod
+    def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
+        """Draw nothing while a model is built that is then loaded; see the library's method of this name."""
+        return [*super().get_init_context(*args, **kwargs), init.no_init_weights()]
+
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, RMSNorm) and module.unit_offset:

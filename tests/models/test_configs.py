@@ -343,6 +343,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(mixers="sliding", sliding_window=0), ("sliding_window = 0", "above 0")),
     (dict(mixers="sliding", sliding_window=-3), ("sliding_window = -3", "above 0")),
     (dict(mixers="sliding"), ("sliding_window = None", "sliding")),
+    (dict(mixers="full,sliding"), ("sliding_window = None", "sliding")),
     (dict(sliding_window=4), ("sliding_window = 4", "no layer has a window", "full")),
     (dict(mixers=["full"]), ("mixers", "1", "num_hidden_layers = 2")),
     (dict(mixers=["full"] * 3), ("mixers", "3", "num_hidden_layers = 2")),

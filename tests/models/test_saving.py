@@ -192,6 +192,14 @@ def test_loaded_weights_are_not_initialised_again(family: str, cls: Any, unit_of
                 assert not bool((weight == 0.5).any()), name
 
 
+def test_loading_draws_nothing_that_it_overwrites(tmp_path: Path, monkeypatch: Any) -> None:
+    """Linear layers of torch draw their weights when they are built."""
+    model = build("decoder")
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr(nn.init, "kaiming_uniform_", None)
+    type(model).from_pretrained(tmp_path)
+
+
 @every_head
 def test_a_head_is_loaded_without_the_rest(family: str, cls: Any, tmp_path: Path) -> None:
     """The base model of any head is the base model."""
