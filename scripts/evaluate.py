@@ -146,12 +146,13 @@ class Arguments:
             raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
-        if self.batch_size < 1:
-            raise ValueError(f"--batch-size {self.batch_size}: must be at least 1")
-        for name, fits in OPTIONS.items():
-            if getattr(self, name) is not None and self.what not in fits:
-                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
+        for name, value in self.given(*OPTIONS, "batch_size", "max_eval_samples").items():
+            option, fits = f"--{name.replace('_', '-')} {value}", OPTIONS.get(name)
+            if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
+            least = 0 if name == "doc_stride" else 1
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{option}: must be at least {least}")
 
     @property
     def what(self) -> str:

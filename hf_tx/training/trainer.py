@@ -129,6 +129,7 @@ class _Safe(Trainer):
             finally:
                 config.use_cache = turned
         if self.args.should_save and not self._stages:
+            self._finish_current_push()  # it may be reading the folder
             Path(str(output_dir or self.args.output_dir), TRAINING_ARGS_NAME).unlink(missing_ok=True)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:

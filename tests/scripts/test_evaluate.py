@@ -160,6 +160,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--objective", "lm"], "--objective lm: must be one of causal-lm, "),
         ([*OTHER, "--objective", "span-corruption"], "is of a kind that has no model for span-corruption"),
         ([*OTHER, "--objective", "causal-lm", "--context-length", "65"], "--context-length 65: the model and its"),
+        ([*CLASSES, "--dataset", "names.csv", "--max-length", "0"], "--max-length 0: must be at least 1"),
         ([*OTHER, "--held-out", "0.6"], "--held-out 0.6: must be above 0 and at most 0.5"),
         ([*OTHER, "--columns", "a", "b"], "--columns a b: --task causal-lm reads one"),
         ([*ROWS, "--task", "chat"], "no column 'prompt'"),
