@@ -69,7 +69,7 @@ class Seq2Seq(Task):
 
     def baseline(self) -> Measures:
         """Return the measures of the sources, as targets."""
-        return self._compare(*(self.held_out_rows[name] for name in ("input_ids", "labels")))
+        return self._compare(*(list(self.held_out_rows[name]) for name in ("input_ids", "labels")))
 
     def _compare(self, *ids: Any) -> Measures:
         written, right = (self.tokenizer.batch_decode(each, skip_special_tokens=True) for each in ids)
