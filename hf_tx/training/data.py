@@ -104,7 +104,7 @@ def _dataset_splits(arguments: DataArguments, seed: int) -> list[Any]:
         else:
             builder, options = _builder(names)
             loaded = load_dataset(builder, data_files=names, **options)
-    except DatasetGenerationError as error:
+    except (DatasetGenerationError, ValueError) as error:
         raise ValueError(f"{_named(arguments)}: cannot be read: {error.__cause__ or error}") from error
     except StopIteration as error:  # what the library raises for empty files
         raise ValueError(f"{_named(arguments)}: holds no rows.") from error
