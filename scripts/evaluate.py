@@ -29,6 +29,7 @@ from transformers import AutoConfig
 import hf_tx
 from hf_tx.cli.arguments import parse_options, run_script
 from hf_tx.evaluation import TextResult, evaluate_classifier, evaluate_texts, load_model, rank
+from hf_tx.evaluation.loading import AUTO_CLASSES, of_known_kind
 from hf_tx.tokenization import iter_rows
 from hf_tx.training import read_documents
 
@@ -101,12 +102,22 @@ def check(arguments: Arguments) -> None:
         raise ValueError(f"--stride {arguments.stride}: only windows of a causal-lm move on by a stride; leave it out")
     if len(set(arguments.model)) < len(arguments.model):
         raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
+
+
+def check_models(arguments: Arguments) -> None:
+    """Refuse a model that is not there, or is not for the task, before the first is evaluated.
+
+    Raises:
+        ValueError, OSError: with its name.
+    """
     for name in arguments.model:
-        # A misspelt name must not show after an hour with the models before it.
+        # A misspelt name or a model of another kind must not show after an hour with the models before it.
         try:
-            AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
+            config = AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
         except OSError as error:
             raise OSError(f"--model {name}: {error}") from error
+        with of_known_kind(name, arguments.task), torch.device("meta"):
+            AUTO_CLASSES[arguments.task].from_config(config, trust_remote_code=arguments.trust_remote_code)
 
 
 def evaluate(arguments: Arguments, name: str, data: list[Any], state: PartialState) -> TextResult | dict[str, Any]:
@@ -184,6 +195,7 @@ def run(arguments: Arguments) -> None:
     """
     check(arguments)
     data = read_data(arguments)
+    check_models(arguments)
     # Without being told, it takes several processes without GPUs for several single ones.
     state = PartialState(cpu=not torch.accelerator.is_available())
     results, seconds = [], {}

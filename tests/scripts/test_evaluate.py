@@ -157,6 +157,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--task", "seq2seq-lm"], "--task seq2seq-lm needs the columns text and target: give a --dataset"),
         ([*OTHER, "--task", "masked-lm"], "'decoder' is of a kind that has no model for masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
+        (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' is of a kind that has no model for"),
         (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is there twice"),
         (["--model", "decoder", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
         ([*ROWS, "--column", "txt"], "no column 'txt': its columns are 'text', 'target', 'label', 'n'"),
