@@ -31,6 +31,7 @@ from transformers import AutoConfig
 import hf_tx
 from hf_tx.cli.arguments import parse_options, run_script
 from hf_tx.evaluation import TextResult, evaluate_texts, load_model, rank
+from hf_tx.evaluation.loading import AUTO_CLASSES, of_known_kind
 from hf_tx.objectives import OBJECTIVES
 from hf_tx.training.data import check_columns, load_measured
 from hf_tx.training.measuring import measure_objective, measure_task
@@ -193,12 +194,29 @@ def check(arguments: Arguments) -> None:
             raise ValueError(f"--output {arguments.output}: exists; name another file, or give --overwrite")
     if len(set(arguments.model)) < len(arguments.model):
         raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
+
+
+def auto_class_of(arguments: Arguments) -> Any:
+    """Return the class that loads what is measured."""
+    if arguments.objective is not None:
+        return OBJECTIVES[arguments.objective].auto_class
+    return TASKS[arguments.task].auto_class if arguments.task in TASKS else AUTO_CLASSES[arguments.task]
+
+
+def check_models(arguments: Arguments) -> None:
+    """Refuse a model that is not there, or is not for the task, before the first is evaluated.
+
+    Raises:
+        ValueError, OSError: with its name.
+    """
     for name in arguments.model:
-        # A misspelt name must not show after an hour with the models before it.
+        # A misspelt name or a model of another kind must not show after an hour with the models before it.
         try:
-            AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
+            config = AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
         except OSError as error:
             raise OSError(f"--model {name}: {error}") from error
+        with of_known_kind(name, str(arguments.objective or arguments.task)), torch.device("meta"):
+            auto_class_of(arguments).from_config(config, trust_remote_code=arguments.trust_remote_code)
 
 
 def evaluate(arguments: Arguments, name: str, rows: Any) -> TextResult | dict[str, Any]:
@@ -285,6 +303,7 @@ def run(arguments: Arguments) -> None:
     check(arguments)
     names = ("text", "dataset", "dataset_config", "split", "held_out", "seed", "max_eval_samples")
     rows = load_measured(**arguments.given(*names))
+    check_models(arguments)
     results, seconds = [], {}
     for name in arguments.model:
         started = time.monotonic()

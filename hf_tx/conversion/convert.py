@@ -24,7 +24,7 @@ from ..models.backend_rules import refusal
 from ..models.configuration_storage import _ALIASES
 from ..models.registry import nearest
 from .families import FAMILIES, REFUSED
-from .family import ENCODER_DECODER, Family, Head
+from .family import Family, Head
 from .fields import NotExpressible
 from .sources import (
     Part,
@@ -390,12 +390,27 @@ def require_shapes(model: Any, shapes: dict[str, torch.Size], reason: str) -> No
             )
 
 
+def changes_with_mixers(config: Any, mixers: Any, changes: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the changes of a config of hf_tx with those of the mixers among them.
+
+    Raises:
+        ValueError: the changes name mixers too.
+    """
+    changes = dict(changes or {})
+    if mixers is None:
+        return changes
+    names = ("encoder_mixers", "decoder_mixers") if config.is_encoder_decoder else ("mixers",)
+    for name in names:
+        if name in changes:
+            raise ValueError(
+                f"mixers = {mixers!r}, config_changes = {changes}: both say what {name} are; leave out one."
+            )
+    return {**changes, **dict.fromkeys(names, mixers)}
+
+
 def _changed(model: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
     """Return the config of a model with the changes."""
-    config, changes = model.config, dict(changes or {})
-    if mixers is not None:
-        names = ("encoder_mixers", "decoder_mixers") if isinstance(config, ENCODER_DECODER) else ("mixers",)
-        changes |= dict.fromkeys(names, mixers)
+    config, changes = model.config, changes_with_mixers(model.config, mixers, changes)
     if not changes:
         return config
     changed = build_config(type(config), config.to_dict(), changes)

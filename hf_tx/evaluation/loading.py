@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Loading what is evaluated, and what evaluates."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,17 @@ AUTO_CLASSES: dict[str, Any] = {
 # Tokenizers without a limit say so by a huge number.
 _NO_LIMIT = 10**9
 _METRICS = Path(__file__).parent / "metrics"
+
+
+@contextmanager
+def of_known_kind(name: str, task: str) -> Iterator[None]:
+    """Say which model is not for the task, where the library lists all kinds that are."""
+    try:
+        yield
+    except ValueError as error:
+        if "Unrecognized configuration class" in str(error):
+            raise ValueError(f"{name!r} is of a kind that has no model for {task}: choose its own task") from error
+        raise
 
 
 def load_model(
@@ -58,14 +71,10 @@ def load_model(
     if auto_class is None and task not in AUTO_CLASSES:
         raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-    try:
+    with of_known_kind(name, task):
         model, report = (auto_class or AUTO_CLASSES[task]).from_pretrained(
             name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
         )
-    except ValueError as error:
-        if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name!r} is of a kind that has no model for {task}: choose its own task") from error
-        raise
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(

@@ -137,6 +137,8 @@ def train_tokenizer(
         raise ValueError(f"algorithm={algorithm!r} is unknown: choose one of {_listed(get_args(Algorithm))}")
     if isinstance(texts, str | bytes):
         raise ValueError(f"texts is one {type(texts).__name__}, not an iterable of strings: give [text]")
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size={vocab_size} must be at least 1")
     if model_max_length is not None and model_max_length < 1:
         raise ValueError(f"model_max_length={model_max_length} must be at least 1, or None for no limit")
     if min_frequency is not None and algorithm == "unigram":

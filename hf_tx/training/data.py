@@ -185,7 +185,7 @@ def _loaded(names: Sequence[str], config: str | None) -> Any:
             return load_dataset(names[0], config)
         builder, options = _builder(names)
         return load_dataset(builder, data_files=list(names), **options)
-    except DatasetGenerationError as error:
+    except (DatasetGenerationError, ValueError) as error:
         raise ValueError(f"{' '.join(names)}: cannot be read: {error.__cause__ or error}") from error
     except StopIteration as error:  # what the library raises for empty files
         raise ValueError(f"{' '.join(names)}: holds no rows.") from error

@@ -18,7 +18,7 @@ from accelerate import PartialState
 from transformers import AutoConfig, AutoTokenizer, TrainerState, TrainingArguments, set_seed
 
 from ..conversion import from_hf
-from ..conversion.convert import class_named
+from ..conversion.convert import changes_with_mixers, class_named
 from ..evaluation import UnigramModel
 from ..models.heads import LanguageModelHead
 from ..models.version import __version__
@@ -126,10 +126,7 @@ def load_language_model(
 
 
 def _changed_config(source: Any, config: Any, mixers: str | None, changes: dict[str, Any] | None) -> Any:
-    changes = dict(changes or {})
-    if mixers is not None:
-        names = ("encoder_mixers", "decoder_mixers") if config.is_encoder_decoder else ("mixers",)
-        changes |= dict.fromkeys(names, mixers)
+    changes = changes_with_mixers(config, mixers, changes)
     changed, unknown = AutoConfig.from_pretrained(source, **changes, return_unused_kwargs=True)
     if unknown:
         raise ValueError(f"config_changes: {type(config).__name__} has no field {next(iter(unknown))!r}.")

@@ -21,6 +21,8 @@ from .recipes import RECIPES
 from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of
 from .trainer import TxTrainer
 
+# The fields of the config that `Recipe.token_fields` gives.
+_OF_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"}
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
 _TASKS = {"decoder": "text-generation", "encoder": "fill-mask", "encoder-decoder": "text2text-generation"}
 _LIMIT = (
@@ -277,7 +279,13 @@ def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
     fields = {name: getattr(arguments, name) for name in names}
     fields["max_position_embeddings"] = arguments.context_length
     fields["intermediate_size"] = gated_width(arguments.hidden_size)
-    fields |= json_option(arguments, "config_changes")
+    changes = json_option(arguments, "config_changes")
+    for name in sorted(_OF_TOKENIZER & changes.keys()):
+        raise ValueError(
+            f"--config-changes {arguments.config_changes}: the tokenizer decides {name} (--tokenizer, --vocab-size); "
+            "leave it out."
+        )
+    fields |= changes
     # Without weights: what is wrong with the model shows before a long text is read.
     kind = OBJECTIVES[str(arguments.objective)]
     with torch.device("meta"):

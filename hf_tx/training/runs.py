@@ -2,6 +2,7 @@
 """What the trainings of the scripts have in common: where they save, how they end, and what they leave behind."""
 
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -47,6 +48,11 @@ class RunOptions(TrainingArguments):
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()
         self.dataloader_pin_memory = self.dataloader_pin_memory and not self.use_cpu
         super().__post_init__()
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} {getattr(self, name)}: must be at least 1.")
+        if not 0 <= self.learning_rate < math.inf:
+            raise ValueError(f"--learning_rate {self.learning_rate}: must be a number of at least 0.")
 
 
 @dataclass

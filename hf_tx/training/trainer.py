@@ -72,6 +72,14 @@ class _Safe(Trainer):
         return [name for name in super().get_decay_parameter_names(model) if name in matrices]
 
     # ------------------------------------------------------------------------------------------------------------ loss
+    def _run_epoch(self, *arguments: Any, **keywords: Any) -> None:
+        """Run the library's epoch, unless all steps are done: it looks for that after a step only, so that a run that
+        is resumed from its last checkpoint would take one more."""
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        super()._run_epoch(*arguments, **keywords)
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Take the library's step.
 
@@ -201,6 +209,7 @@ class TxTrainer(_Safe):
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train;
+    - no more steps when a run is resumed that has done all of them;
     - pushes without the pickled options of the run, and with the card of [`write_card`] if it is there. Whole
       checkpoints (`hub_strategy="checkpoint"`) hold the state of the optimizer, which is pickled too.
 

@@ -146,3 +146,9 @@ def test_a_stack_that_is_a_config_is_changed_there() -> None:
     stored = hf_tx.TxEncoderDecoderConfig(encoder={}, decoder={}).to_dict()
     with pytest.raises(ValueError, match="encoder_mixers = 'full': encoder is a config already: set mixers there"):
         hf_tx.TxEncoderDecoderConfig.from_dict(stored, encoder=hf_tx.TxEncoderConfig(), encoder_mixers="full")
+
+
+@pytest.mark.parametrize(("name", "field"), [("gpt2_unscaled", "mixers"), ("t5", "decoder_mixers")])
+def test_mixers_are_named_once(name: str, field: str) -> None:
+    with pytest.raises(ValueError, match=f"both say what {field} are; leave out one"):
+        hf_tx.from_hf(build(SOURCES[name]), mixers="linear", config_changes={field: "lstm"})

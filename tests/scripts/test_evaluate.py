@@ -171,6 +171,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--task", "seq2seq-lm"], "the dataset has no column 'source': its columns are text"),
         ([*OTHER, "--task", "masked-lm"], "'decoder' is of a kind that has no model for masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
+        (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' is of a kind that has no model for"),
         (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is there twice"),
         (["--model", "decoder", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
         ([*ROWS, "--columns", "txt"], "no column 'txt': its columns are text, source, target, label, n"),

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From raw text to a measured model: every family, the same after a resume, and refusals that leave nothing behind."""
 
+import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -187,6 +188,16 @@ def test_a_resumed_run_is_the_whole_run(script: ModuleType) -> None:
     }
 
 
+def test_a_run_that_has_done_its_steps_takes_no_more(script: ModuleType) -> None:
+    assert script.main(argv()) == 0
+    whole = load_file("out/model.safetensors")
+    Path("out/model.safetensors").unlink()  # killed after the last checkpoint
+    assert script.main([*argv(), "--resume"]) == 0
+    again = load_file("out/model.safetensors")
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+    assert json.loads(Path("out/run.json").read_text("utf-8"))["training"]["steps"] == TINY["max_steps"]
+
+
 def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -> None:
     assert script.main(argv(output="one")) == 0
     Path("settings.yaml").write_text(yaml.safe_dump({**TINY, "output": "two"}), "utf-8")
@@ -209,6 +220,11 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"family": "encoder", "objective": "causal-lm"}, "--objective causal-lm: is not for --family encoder"),
         ({"objective_options": '{"pack": 1}'}, "--objective-options"),
         ({"config_changes": "{"}, "--config-changes {: is no JSON"),
+        ({"config_changes": '{"vocab_size": 9}'}, "the tokenizer decides vocab_size"),
+        ({"config_changes": '{"eos_token_id": 9}'}, "the tokenizer decides eos_token_id"),
+        ({"learning_rate": "nan"}, "--learning_rate nan: must be a number of at least 0"),
+        ({"per_device_train_batch_size": 0}, "--per_device_train_batch_size 0: must be at least 1"),
+        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps 0: must be at least 1"),
         ({"mixers": "ful"}, "ful"),
         ({"hidden_size": 33}, "33"),
         ({"tokenizer": "./nowhere"}, "--tokenizer ./nowhere: cannot be loaded"),

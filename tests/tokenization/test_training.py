@@ -412,6 +412,7 @@ def test_texts_are_streamed(texts):
         ({"vocab_size": 40, "algorithm": "wordpiece"}, "vocab_size=40 is too small for 4 special tokens and .* raise"),
         ({"vocab_size": 40, "algorithm": "unigram"}, "vocab_size=40 is too small for 4 special tokens and .* raise"),
         ({"vocab_size": 4, "algorithm": "unigram"}, "vocab_size=4 is too small for 4 special tokens"),
+        ({"vocab_size": -3}, "vocab_size=-3 must be at least 1"),
         ({"model_max_length": 0}, "model_max_length=0 must be at least 1"),
         ({"min_frequency": 0}, "min_frequency=0 must be at least 1"),
         ({"min_frequency": 2, "algorithm": "unigram"}, "min_frequency=2 has no meaning for algorithm='unigram'"),

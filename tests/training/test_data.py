@@ -88,6 +88,8 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
         (["rows.jsonl", "rows.csv"], ValueError, r"files of several kinds \(.csv, .jsonl\): give files of one kind"),
         (["rows.jsonl", "rows.xml"], ValueError, r"rows.xml: is no .json, .jsonl, .csv, .tsv, .parquet file"),
         (["broken.jsonl"], ValueError, r"broken.jsonl: cannot be read: "),
+        (["broken.parquet"], ValueError, r"broken.parquet: cannot be read: "),
+        (["header.csv"], ValueError, r"header.csv: cannot be read: "),
         (["one.jsonl"], ValueError, r"one.jsonl: has 1 rows, of which none can be held out"),
     ],
 )
@@ -100,6 +102,8 @@ def test_files_that_do_not_serve(
     (tmp_path / "rows.csv").write_text("text\nx\n")
     (tmp_path / "rows.xml").write_text("<x/>")
     (tmp_path / "broken.jsonl").write_text("{")
+    (tmp_path / "broken.parquet").write_bytes(bytes(range(256)))
+    (tmp_path / "header.csv").write_text("text,label\n")
     with pytest.raises(error, match=message):
         load_splits(DataArguments(dataset=names))
 
