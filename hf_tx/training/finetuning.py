@@ -18,7 +18,7 @@ from transformers import (
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .runs import Run, RunArguments, RunOptions, loading
+from .runs import Run, RunArguments, RunOptions, loading, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import PROBLEMS
 
@@ -116,8 +116,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
         config = AutoConfig.from_pretrained(arguments.model, **hub)
         tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
     try:
-        with torch.device("meta"):
-            kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation, **hub)
+        try_model(kind.auto_class, config, attn_implementation=arguments.attn_implementation, **hub)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise
@@ -210,9 +209,9 @@ class Finetuning(Run):
         return facts
 
     def begin(self) -> None:
-        """Measure what the trained model is to be compared with."""
+        """Measure what the trained model is to be compared with; a sharded model cannot run before its training."""
         self.before = self.for_task.baseline()
-        if self.before is None:
+        if self.before is None and not self.trainer.is_sharded:
             self.before = self._measures()
 
     def measure(self) -> list[Result]:

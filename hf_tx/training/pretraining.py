@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import torch
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
@@ -16,7 +15,7 @@ from ..objectives.objective import encode_texts
 from ..tokenization import train_tokenizer
 from .data import check_columns, load_splits
 from .recipes import RECIPES
-from .runs import Run, RunArguments, RunOptions, json_option, loading
+from .runs import Run, RunArguments, RunOptions, json_option, loading, try_model
 from .trainer import TxTrainer
 
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
@@ -200,8 +199,8 @@ class Pretraining(Run):
             held_out,
             task="causal-lm",
             context_length=self.arguments.context_length,
-            description="scoring the held-out text",
-            state=PartialState(),
+            description="scoring the held-out text" if self.trainer.is_world_process_zero() else None,
+            state=None if self.trainer.is_sharded else PartialState(),
         )
         unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
         scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, held_out)]
@@ -223,11 +222,9 @@ def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
     # Three matrices of a gated layer have as many weights then as the usual two of 4 * hidden_size.
     fields["intermediate_size"] = max(16, round(arguments.hidden_size / 6) * 16)
     fields |= json_option(arguments, "config_changes")
-    # Without weights: what is wrong with the model shows before a long text is read.
     kind = OBJECTIVES[str(arguments.objective)]
-    with torch.device("meta"):
-        config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
-        kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation)
+    config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
+    try_model(kind.auto_class, config, attn_implementation=arguments.attn_implementation)
     return fields
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
@@ -45,6 +46,11 @@ class RunOptions(TrainingArguments):
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()
         self.dataloader_pin_memory = self.dataloader_pin_memory and not self.use_cpu
         super().__post_init__()
+        if self.use_cpu and self.deepspeed:
+            from deepspeed import init_distributed
+
+            # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
+            init_distributed("gloo", auto_mpi_discovery=False)
 
 
 @dataclass
@@ -134,6 +140,22 @@ def loading(option: str, name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(f"{option} {name}: cannot be loaded: {error}") from error
+
+
+def try_model(auto_class: Any, config: Any, **options: Any) -> None:
+    """Build a model without weights, so that what is wrong with it shows before the data is read.
+
+    Args:
+        auto_class: the library's Auto class.
+        config: of the model.
+        **options: of `from_config`.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    if not is_deepspeed_zero3_enabled():  # it would draw the weights, and share them among the processes
+        with torch.device("meta"):
+            auto_class.from_config(config, **options)
 
 
 class Run(ABC):

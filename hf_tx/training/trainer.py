@@ -44,14 +44,20 @@ class _Safe(Trainer):
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each process holds a part of the model, so that all must run it together, and none before the
+        training has begun."""
+        return self.is_fsdp_enabled or self.is_deepspeed_enabled
+
     def check_first_batch(self) -> None:
         """Compute the loss of one row, so that what does not fit shows before the training.
 
         Raises:
             ValueError: the tokens are not the model's, or the model refuses.
         """
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            return  # the model is not whole before the training begins
+        if self.is_sharded:
+            return
         rows: Any = self.train_dataset
         row = next(iter(rows))
         batch = self._prepare_inputs(self.data_collator([row]))
