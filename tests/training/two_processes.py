@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from tiny_models import FAMILIES, assert_close, config_of, enlarge, tokens
@@ -24,6 +25,15 @@ CLASSES = {
     "decoder": "TxDecoderForCausalLM",
     "encoder": "TxEncoderForMaskedLM",
     "encoder_decoder": "TxEncoderDecoderForConditionalGeneration",
+}
+
+
+TENSOR_PARALLEL = {"tp_size": 2, "tp_plan": "auto"}
+#: What differs from head to head, so that a device with some of the heads would need its part of it.
+BY_HEAD: dict[str, dict[str, Any]] = {
+    "relative": dict(position_type="relative"),
+    "alibi": dict(position_type="alibi"),
+    "sinks": dict(attention_sinks=True),
 }
 
 
@@ -113,10 +123,12 @@ def _full(tensor: Any) -> torch.Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def shards(folder: Path, family: str, mixers: str, distributed: dict[str, Any]) -> None:
+def shards(
+    folder: Path, family: str, mixers: str, distributed: dict[str, Any], settings: dict[str, Any] | None = None
+) -> None:
     """A sharded model has the logits, loss and gradients of one process, and is saved and loaded as a whole."""
     kind = getattr(hf_tx, CLASSES[family])
-    model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64))).eval()
+    model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64, **(settings or {})))).eval()
     if dist.get_rank() == 0:
         model.save_pretrained(folder / "one")
     _shared(folder)
@@ -138,11 +150,23 @@ def shards(folder: Path, family: str, mixers: str, distributed: dict[str, Any]) 
         assert torch.equal(again.state_dict()[name], weight), name
 
 
+def refuses_heads_that_do_not_divide(folder: Path) -> None:
+    """One key head for two devices."""
+    model = hf_tx.TxDecoderForCausalLM(config_of("decoder", num_key_value_heads=1))
+    if dist.get_rank() == 0:
+        model.save_pretrained(folder)
+    with pytest.raises(ValueError, match="layer 0 has num_key_value_heads = 1, which tp_size = 2 does not divide"):
+        hf_tx.TxDecoderForCausalLM.from_pretrained(_shared(folder), distributed_config=TENSOR_PARALLEL)
+
+
 check("fsdp2-hybrid", shards, "decoder", "gated_delta,lstm", {"fsdp_size": 2})
-check("tensor-parallel-hybrid", shards, "decoder", "gated_delta,full", {"tp_size": 2, "tp_plan": "auto"})
+check("tensor-parallel-hybrid", shards, "decoder", "gated_delta,full", TENSOR_PARALLEL)
 for family_name in FAMILIES:
     check(f"fsdp2-{family_name}", shards, family_name, "full", {"fsdp_size": 2})
-    check(f"tensor-parallel-{family_name}", shards, family_name, "full", {"tp_size": 2, "tp_plan": "auto"})
+    check(f"tensor-parallel-{family_name}", shards, family_name, "full", TENSOR_PARALLEL)
+    for feature, by_head in BY_HEAD.items():
+        check(f"tensor-parallel-{feature}-{family_name}", shards, family_name, "full", TENSOR_PARALLEL, by_head)
+check("tensor-parallel-heads", refuses_heads_that_do_not_divide)
 
 
 def main(folder: Path) -> None:
