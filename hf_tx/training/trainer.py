@@ -81,16 +81,21 @@ class _Safe(Trainer):
         """Take the library's step.
 
         Raises:
-            NonFiniteLoss: the loss is NaN or infinite. Its batch is saved, and the optimizer has not moved.
+            NonFiniteLoss: the loss is NaN or infinite, in this process or another; it is raised in all of them. Its
+                batch is saved, and the optimizer has not moved.
         """
         loss = super().training_step(model, inputs, num_items_in_batch)
-        if not bool(torch.isfinite(loss)):
+        losses = self.accelerator.gather(loss).reshape(-1)
+        wrong = (~torch.isfinite(losses)).nonzero().flatten().tolist()
+        if wrong:
             step = self.state.global_step + 1
             folder = Path(str(self.args.output_dir), f"_nonfinite-step-{step}")  # not pushed either
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"batch-{self.args.process_index}.safetensors"
-            save_file({name: tensor.cpu().contiguous() for name, tensor in _tensors(inputs)}, path)
-            raise NonFiniteLoss(loss.item(), step, path)
+            if self.args.process_index in wrong:
+                folder.mkdir(parents=True, exist_ok=True)
+                batch = {name: tensor.cpu().contiguous() for name, tensor in _tensors(inputs)}
+                save_file(batch, folder / f"batch-{self.args.process_index}.safetensors")
+            self.accelerator.wait_for_everyone()  # a launcher ends all processes when the first has failed
+            raise NonFiniteLoss(losses[wrong[0]].item(), step, folder / f"batch-{wrong[0]}.safetensors")
         return loss
 
     # ---------------------------------------------------------------------------------------------------------- saving

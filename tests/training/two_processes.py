@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from tiny_models import FAMILIES, assert_close, config_of, enlarge, tokens
-from training.runs import SAVES, run_for
+from training.runs import SAVES, run_for, spoil_last_process
 from training.test_trainer import HEADS, collate
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 import hf_tx
-from hf_tx.training import TxTrainer
+from hf_tx.training import NonFiniteLoss, TxTrainer
 
 CHECKS: dict[str, Callable[[Path], None]] = {}
 CLASSES = {
@@ -105,9 +106,30 @@ def resumes(folder: Path) -> None:
         assert torch.equal(again.model.state_dict()[name], weight), name
 
 
+def stops_at_a_nan_of_the_other(folder: Path) -> None:
+    """A loss that is NaN in one process stops both before the weights move, and keeps the batch of that one."""
+    trainer, before = run_for(folder), {}
+
+    class Remember(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            before.update({name: weight.clone() for name, weight in trainer.model.state_dict().items()})
+
+    trainer.add_callback(Remember())
+    spoil_last_process(trainer)
+    with pytest.raises(NonFiniteLoss, match=f"the loss of step {SAVES + 1} is nan: ") as stopped:
+        trainer.train()
+    assert [path.name for path in stopped.value.batch.parent.iterdir()] == ["batch-1.safetensors"]
+    assert stopped.value.batch.name == "batch-1.safetensors"
+    assert load_file(stopped.value.batch)["input_ids"].shape == (2, 16)
+    assert before
+    for name, weight in trainer.model.state_dict().items():
+        assert torch.equal(weight, before[name]), name
+
+
 for head_name in HEADS:
     check(f"ddp-{head_name}", trains_as_one_process, head_name)
 check("ddp-resume", resumes)
+check("ddp-nan", stops_at_a_nan_of_the_other)
 
 
 # -------------------------------------------------------------------------------------------------- FSDP2 and tensors
