@@ -52,6 +52,18 @@ class RunOptions(TrainingArguments):
             # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
             init_distributed("gloo", auto_mpi_discovery=False)
 
+    @contextmanager
+    def main_process_first(self, local: bool | None = None, desc: str = "work") -> Iterator[None]:
+        """Let one process do something before the others; see the library's method of this name.
+
+        Args:
+            local: whether that is one of each machine. Default: where each machine saves (`save_on_each_node`);
+                otherwise they are taken to share their folders.
+            desc: what is done.
+        """
+        with super().main_process_first(self.save_on_each_node if local is None else local, desc):
+            yield
+
 
 @dataclass
 class RunArguments(DataArguments):
@@ -91,13 +103,15 @@ class RunArguments(DataArguments):
             if last is None:
                 raise FileNotFoundError(f"--resume: there is no checkpoint in {self.output}.")
             options.resume_from_checkpoint = last
-        elif options.should_save and folder.is_dir() and any(folder.iterdir()):
-            raise FileExistsError(
-                f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint (--resume)."
-            )
         made = next((path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None)
         with options.main_process_first(desc="the folder"):
-            self.scratch.mkdir(parents=True, exist_ok=True)
+            if options.should_save:
+                if not self.resume and folder.is_dir() and any(folder.iterdir()):
+                    raise FileExistsError(
+                        f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint "
+                        "(--resume)."
+                    )
+                self.scratch.mkdir(parents=True, exist_ok=True)
         try:
             yield
         except BaseException:
