@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How a training is computed does not change what is learnt: the losses of twenty steps, each against float32 eager."""
+"""How a training is computed does not change what is learnt: losses of twenty steps, each against float32 eager."""
 
 import functools
 import tempfile
