@@ -191,7 +191,7 @@ class TxTrainer(_Safe):
     """The library's [`Trainer`] with
 
     - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
-    - a stop at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
+    - a stop of all processes at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train.
