@@ -371,8 +371,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         plan = {"embed_tokens": "embedding_rowwise"}
         # The library knows layers apart by their names only, and what is no attention runs whole on every device.
         if all(MIXERS.get(name).is_attention for name in self.mixers):
-            # Every device has all heads where a norm does not treat them alike.
-            whole = self.qk_norm_scope != "head"
+            # Every device has all heads where a norm, a position bias or sinks do not treat them alike.
+            biased = any(POSITIONS.get(name).has_bias for name in self.layer_positions)
+            whole = self.qk_norm_scope != "head" or biased or self.attention_sinks
             for name in ("q_proj", "k_proj", "v_proj"):
                 plan[f"layers.*.mixer.{name}"] = "colwise_gather_output" if whole else "colwise"
             plan["layers.*.mixer.o_proj"] = "rowwise_split_input" if whole else "rowwise"

@@ -109,6 +109,27 @@ class TxPreTrainedModel(PreTrainedModel):
         if reason := refusal(self.config, backend):
             raise ValueError(f"{type(self).__name__}: {reason}.")
 
+    # ------------------------------------------------------------------------------------------- several processes
+    @classmethod
+    def maybe_distribute_model(cls, model: Any, distributed_config: Any, mesh_manager: Any) -> Any:
+        """Shard the model as the library does; see its method of this name.
+
+        Raises:
+            ValueError: the heads of a layer cannot be divided among the devices of `tp_plan="auto"`.
+        """
+        size = getattr(distributed_config, "tp_size", 1)
+        if mesh_manager is not None and not isinstance(distributed_config.tp_plan, dict):
+            for stack in stack_configs(model.config):
+                divided = stack.base_model_tp_plan.get("layers.*.mixer.k_proj") == "colwise"
+                for idx in range(stack.num_hidden_layers) if divided else ():
+                    heads = stack.layer_config(idx).num_key_value_heads
+                    if heads % size:
+                        raise ValueError(
+                            f"{cls.__name__}: layer {idx} has num_key_value_heads = {heads}, which tp_size = {size} "
+                            f"does not divide: choose a tp_size that does, or FSDP."
+                        )
+        return super().maybe_distribute_model(model, distributed_config, mesh_manager)
+
     # ----------------------------------------------------------------------------------------- weights and saving
     @classmethod
     def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:

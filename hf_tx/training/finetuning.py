@@ -19,7 +19,7 @@ from transformers import (
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .runs import Run, RunArguments, RunOptions, loading, measures_of
+from .runs import Run, RunArguments, RunOptions, loading, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
@@ -122,8 +122,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
         config = AutoConfig.from_pretrained(arguments.model, **hub)
         tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
     try:
-        with torch.device("meta"):
-            kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation, **hub)
+        try_model(kind.auto_class, config, attn_implementation=arguments.attn_implementation, **hub)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise
@@ -213,9 +212,11 @@ class Finetuning(Run):
         return facts
 
     def begin(self) -> None:
-        """Measure what the trained model is to be compared with."""
+        """Measure what the trained model is to be compared with; a sharded model cannot run before its training."""
         baseline = self.for_task.baseline()
-        self.before = measures_of(self.trainer) if baseline is None else numbers(baseline)
+        if baseline is None:
+            baseline = {} if self.trainer.is_sharded else measures_of(self.trainer)
+        self.before = numbers(baseline)
 
     def measure(self) -> list[Result]:
         """Measure the trained model on the held-out rows, after adapters have become weights."""

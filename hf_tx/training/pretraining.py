@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
@@ -18,7 +17,7 @@ from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES
-from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of
+from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of, try_model
 from .trainer import TxTrainer
 
 # The fields of the config that `Recipe.token_fields` gives.
@@ -260,8 +259,8 @@ class Pretraining(Run):
             texts,
             task="causal-lm",
             context_length=self.arguments.context_length,
-            description="scoring text",
-            state=PartialState(),
+            description="scoring text" if self.trainer.is_world_process_zero() else None,
+            state=None if self.trainer.is_sharded else PartialState(),
         )
         scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, texts)]
         return measured, sum(scores[1:], start=scores[0])
@@ -286,11 +285,9 @@ def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
             "leave it out."
         )
     fields |= changes
-    # Without weights: what is wrong with the model shows before a long text is read.
     kind = OBJECTIVES[str(arguments.objective)]
-    with torch.device("meta"):
-        config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
-        kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation)
+    config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
+    try_model(kind.auto_class, config, attn_implementation=arguments.attn_implementation)
     return fields
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
@@ -53,6 +54,23 @@ class RunOptions(TrainingArguments):
                 raise ValueError(f"--{name} {getattr(self, name)}: must be at least 1.")
         if not 0 <= self.learning_rate < math.inf:
             raise ValueError(f"--learning_rate {self.learning_rate}: must be a number of at least 0.")
+        if self.use_cpu and self.deepspeed:
+            from deepspeed import init_distributed
+
+            # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
+            init_distributed("gloo", auto_mpi_discovery=False)
+
+    @contextmanager
+    def main_process_first(self, local: bool | None = None, desc: str = "work") -> Iterator[None]:
+        """Let one process do something before the others; see the library's method of this name.
+
+        Args:
+            local: whether that is one of each machine. Default: where each machine saves (`save_on_each_node`);
+                otherwise they are taken to share their folders.
+            desc: what is done.
+        """
+        with super().main_process_first(self.save_on_each_node if local is None else local, desc):
+            yield
 
 
 @dataclass
@@ -95,13 +113,15 @@ class RunArguments(DataArguments):
             if last is None:
                 raise FileNotFoundError(f"--resume: there is no checkpoint in {self.output}.")
             options.resume_from_checkpoint = last
-        elif options.should_save and folder.is_dir() and any(folder.iterdir()):
-            raise FileExistsError(
-                f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint (--resume)."
-            )
         made = next((path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None)
         with options.main_process_first(desc="the folder"):
-            self.scratch.mkdir(parents=True, exist_ok=True)
+            if options.should_save:
+                if not self.resume and folder.is_dir() and any(folder.iterdir()):
+                    raise FileExistsError(
+                        f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint "
+                        "(--resume)."
+                    )
+                self.scratch.mkdir(parents=True, exist_ok=True)
         try:
             yield
         except BaseException:
@@ -145,6 +165,22 @@ def loading(option: str, name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(f"{option} {name}: cannot be loaded: {error}") from error
+
+
+def try_model(auto_class: Any, config: Any, **options: Any) -> None:
+    """Build a model without weights, so that what is wrong with it shows before the data is read.
+
+    Args:
+        auto_class: the library's Auto class.
+        config: of the model.
+        **options: of `from_config`.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    if not is_deepspeed_zero3_enabled():  # it would draw the weights, and share them among the processes
+        with torch.device("meta"):
+            auto_class.from_config(config, **options)
 
 
 class Run(ABC):

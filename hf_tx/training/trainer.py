@@ -45,14 +45,20 @@ class _Safe(Trainer):
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each process holds a part of the model, so that all must run it together, and none before the
+        training has begun."""
+        return self.is_fsdp_enabled or self.is_deepspeed_enabled
+
     def check_first_batch(self) -> None:
         """Compute the loss of one row, so that what does not fit shows before the training.
 
         Raises:
             ValueError: the tokens are not the model's, or the model refuses.
         """
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            return  # the model is not whole before the training begins
+        if self.is_sharded:
+            return
         rows: Any = self.train_dataset
         row = next(iter(rows))
         batch = self._prepare_inputs(self.data_collator([row]))
@@ -84,16 +90,21 @@ class _Safe(Trainer):
         """Take the library's step.
 
         Raises:
-            NonFiniteLoss: the loss is NaN or infinite. Its batch is saved, and the optimizer has not moved.
+            NonFiniteLoss: the loss is NaN or infinite, in this process or another; it is raised in all of them. Its
+                batch is saved, and the optimizer has not moved.
         """
         loss = super().training_step(model, inputs, num_items_in_batch)
-        if not bool(torch.isfinite(loss)):
+        losses = self.accelerator.gather(loss).reshape(-1)
+        wrong = (~torch.isfinite(losses)).nonzero().flatten().tolist()
+        if wrong:
             step = self.state.global_step + 1
             folder = Path(str(self.args.output_dir), f"_nonfinite-step-{step}")  # not pushed either
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"batch-{self.args.process_index}.safetensors"
-            save_file({name: tensor.cpu().contiguous() for name, tensor in _tensors(inputs)}, path)
-            raise NonFiniteLoss(loss.item(), step, path)
+            if self.args.process_index in wrong:
+                folder.mkdir(parents=True, exist_ok=True)
+                batch = {name: tensor.cpu().contiguous() for name, tensor in _tensors(inputs)}
+                save_file(batch, folder / f"batch-{self.args.process_index}.safetensors")
+            self.accelerator.wait_for_everyone()  # a launcher ends all processes when the first has failed
+            raise NonFiniteLoss(losses[wrong[0]].item(), step, folder / f"batch-{wrong[0]}.safetensors")
         return loss
 
     # ---------------------------------------------------------------------------------------------------------- saving
@@ -205,7 +216,7 @@ class TxTrainer(_Safe):
     """The library's [`Trainer`] with
 
     - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
-    - a stop at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
+    - a stop of all processes at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train;

@@ -848,10 +848,13 @@ def test_a_default_config_has_what_clients_read(family: str, caplog: pytest.LogC
         (dict(qk_norm=True), "colwise", "replicated_with_grad_allreduce", "rowwise"),
         (dict(qk_norm=True, qk_norm_scope="heads"), "colwise_gather_output", None, "rowwise_split_input"),
         (dict(qk_norm=True, qk_norm_scope="all"), "colwise_gather_output", None, "rowwise_split_input"),
+        (dict(position_type="learned_relative"), "colwise_gather_output", None, "rowwise_split_input"),
+        (dict(position_type="alibi", qk_norm=True), "colwise_gather_output", None, "rowwise_split_input"),
+        (dict(attention_sinks=True), "colwise_gather_output", None, "rowwise_split_input"),
     ],
-    ids=["none", "head", "heads", "all"],
+    ids=["none", "head", "heads", "all", "relative", "alibi", "sinks"],
 )
-def test_heads_are_sharded_unless_their_norm_needs_them_all(
+def test_heads_are_sharded_unless_something_differs_from_head_to_head(
     settings: dict[str, Any], queries: str, norm: str | None, out: str
 ) -> None:
     plan = make("decoder", **settings).base_model_tp_plan

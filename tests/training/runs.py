@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""A short training with dropout on packed rows, and, as a program, one that is killed on the way:
-`python runs.py FOLDER training|saving`."""
+"""A short training with dropout on packed rows, and, as a program, one that is killed on the way, or
+gets a loss that is no number in one process of several: `python runs.py FOLDER training|saving|nan`."""
 
 import os
 import signal
@@ -53,10 +53,23 @@ class _Kill(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def spoil_last_process(trainer: TxTrainer) -> None:
+    """Make the loss of the step after the first checkpoint NaN in the last process, as one bad row would."""
+    compute = trainer.compute_loss
+
+    def spoilt(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        bad = trainer.state.global_step == SAVES and trainer.args.process_index == trainer.args.world_size - 1
+        return compute(*arguments, **keywords) * (float("nan") if bad else 1.0)
+
+    trainer.compute_loss = spoilt  # type: ignore[method-assign]
+
+
 def main(folder: str, when: str) -> None:
     trainer = run_for(folder)
     if when == "training":
         trainer.add_callback(_Kill())
+    elif when == "nan":
+        spoil_last_process(trainer)
     else:
         save = torch.save
 

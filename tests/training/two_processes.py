@@ -9,21 +9,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from tiny_models import FAMILIES, assert_close, config_of, enlarge, tokens
-from training.runs import SAVES, run_for
+from training.runs import SAVES, run_for, spoil_last_process
 from training.test_trainer import HEADS, collate
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 import hf_tx
-from hf_tx.training import TxTrainer
+from hf_tx.training import NonFiniteLoss, TxTrainer
 
 CHECKS: dict[str, Callable[[Path], None]] = {}
 CLASSES = {
     "decoder": "TxDecoderForCausalLM",
     "encoder": "TxEncoderForMaskedLM",
     "encoder_decoder": "TxEncoderDecoderForConditionalGeneration",
+}
+
+
+TENSOR_PARALLEL = {"tp_size": 2, "tp_plan": "auto"}
+#: What differs from head to head, so that a device with some of the heads would need its part of it.
+BY_HEAD: dict[str, dict[str, Any]] = {
+    "relative": dict(position_type="relative"),
+    "alibi": dict(position_type="alibi"),
+    "sinks": dict(attention_sinks=True),
 }
 
 
@@ -95,9 +106,30 @@ def resumes(folder: Path) -> None:
         assert torch.equal(again.model.state_dict()[name], weight), name
 
 
+def stops_at_a_nan_of_the_other(folder: Path) -> None:
+    """A loss that is NaN in one process stops both before the weights move, and keeps the batch of that one."""
+    trainer, before = run_for(folder), {}
+
+    class Remember(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            before.update({name: weight.clone() for name, weight in trainer.model.state_dict().items()})
+
+    trainer.add_callback(Remember())
+    spoil_last_process(trainer)
+    with pytest.raises(NonFiniteLoss, match=f"the loss of step {SAVES + 1} is nan: ") as stopped:
+        trainer.train()
+    assert [path.name for path in stopped.value.batch.parent.iterdir()] == ["batch-1.safetensors"]
+    assert stopped.value.batch.name == "batch-1.safetensors"
+    assert load_file(stopped.value.batch)["input_ids"].shape == (2, 16)
+    assert before
+    for name, weight in trainer.model.state_dict().items():
+        assert torch.equal(weight, before[name]), name
+
+
 for head_name in HEADS:
     check(f"ddp-{head_name}", trains_as_one_process, head_name)
 check("ddp-resume", resumes)
+check("ddp-nan", stops_at_a_nan_of_the_other)
 
 
 # -------------------------------------------------------------------------------------------------- FSDP2 and tensors
@@ -113,10 +145,12 @@ def _full(tensor: Any) -> torch.Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def shards(folder: Path, family: str, mixers: str, distributed: dict[str, Any]) -> None:
+def shards(
+    folder: Path, family: str, mixers: str, distributed: dict[str, Any], settings: dict[str, Any] | None = None
+) -> None:
     """A sharded model has the logits, loss and gradients of one process, and is saved and loaded as a whole."""
     kind = getattr(hf_tx, CLASSES[family])
-    model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64))).eval()
+    model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64, **(settings or {})))).eval()
     if dist.get_rank() == 0:
         model.save_pretrained(folder / "one")
     _shared(folder)
@@ -138,11 +172,23 @@ def shards(folder: Path, family: str, mixers: str, distributed: dict[str, Any]) 
         assert torch.equal(again.state_dict()[name], weight), name
 
 
+def refuses_heads_that_do_not_divide(folder: Path) -> None:
+    """One key head for two devices."""
+    model = hf_tx.TxDecoderForCausalLM(config_of("decoder", num_key_value_heads=1))
+    if dist.get_rank() == 0:
+        model.save_pretrained(folder)
+    with pytest.raises(ValueError, match="layer 0 has num_key_value_heads = 1, which tp_size = 2 does not divide"):
+        hf_tx.TxDecoderForCausalLM.from_pretrained(_shared(folder), distributed_config=TENSOR_PARALLEL)
+
+
 check("fsdp2-hybrid", shards, "decoder", "gated_delta,lstm", {"fsdp_size": 2})
-check("tensor-parallel-hybrid", shards, "decoder", "gated_delta,full", {"tp_size": 2, "tp_plan": "auto"})
+check("tensor-parallel-hybrid", shards, "decoder", "gated_delta,full", TENSOR_PARALLEL)
 for family_name in FAMILIES:
     check(f"fsdp2-{family_name}", shards, family_name, "full", {"fsdp_size": 2})
-    check(f"tensor-parallel-{family_name}", shards, family_name, "full", {"tp_size": 2, "tp_plan": "auto"})
+    check(f"tensor-parallel-{family_name}", shards, family_name, "full", TENSOR_PARALLEL)
+    for feature, by_head in BY_HEAD.items():
+        check(f"tensor-parallel-{feature}-{family_name}", shards, family_name, "full", TENSOR_PARALLEL, by_head)
+check("tensor-parallel-heads", refuses_heads_that_do_not_divide)
 
 
 def main(folder: Path) -> None:
