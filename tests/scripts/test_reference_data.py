@@ -138,12 +138,12 @@ def test_pairs_are_split_by_page_and_no_text_is_in_both_parts(
         return {name: page.replace(b"No id here", repeated.encode() + b"No id") for name, page in files.items()}
 
     english = pages("The same title", lambda at: f"Page {at} is good", '</p><p id="q">Said on all pages.</p><p>')
-    german = pages("Der gleiche Titel", lambda at: f"Seite {at} ist gut", '</p><p id="q">Auf allen Seiten.</p><p>')
+    german = pages("Derselbe Text hier", lambda at: f"Seite {at} hat Wert", '</p><p id="q">Auf allen Seiten.</p><p>')
     registry["libreoffice-help-en-us"], registry["libreoffice-help-de"] = tarball(english), tarball(german)
     assert script.main(["--names", "help-en-de", "--output", str(tmp_path)]) == 0
     folder = tmp_path / "help-en-de"
     train, held_out = (rows(folder / "pairs" / f"{split}.jsonl") for split in ("train", "validation"))
-    assert {"source": "The same title", "target": "Der gleiche Titel"} in train
+    assert {"source": "The same title", "target": "Derselbe Text hier"} in train
     assert train.count({"source": "Said on all pages.", "target": "Auf allen Seiten."}) == 1
     assert all(row["source"].endswith("is good on all others.") for row in held_out)
     assert 0 < len(held_out) < 12
