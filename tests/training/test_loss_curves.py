@@ -67,8 +67,10 @@ def test_bfloat16_stays_near(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_compiled_model_learns_the_same(name: str) -> None:
-    """Operations in another order; 4e-6 was seen."""
+@pytest.mark.parametrize(("name", "bound"), [("causal_lm", 2e-5), ("masked_lm", 2e-5), ("seq2seq_lm", 1e-3)])
+def test_a_compiled_model_learns_the_same(name: str, bound: float) -> None:
+    """Rounding alone, weights that differ by 1e-7, moves these curves by up to 6e-6, 2e-6 and 5e-4 in eager."""
     torch.compiler.reset()
-    assert deviation(name, torch_compile=True).max() <= 2e-5
+    found = deviation(name, torch_compile=True)
+    assert found[:5].max() <= 2e-5  # before rounding has grown
+    assert found.max() <= bound
