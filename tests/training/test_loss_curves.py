@@ -59,7 +59,8 @@ def test_gradient_checkpointing_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_stays_near(name: str) -> None:
-    """Over ten seeds of the weights, which are large here, the mean was at most 0.016 and a step at most 0.061."""
+    """Over ten seeds of the decoder and seven of the encoder, of large weights, the mean was at most 0.016 and a step
+    at most 0.061."""
     found = deviation(name, bf16=True)
     assert found.max() > 0, "autocast had no effect"
     assert found.mean() <= 0.05
