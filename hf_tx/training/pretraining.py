@@ -85,12 +85,22 @@ class PretrainingArguments(RunArguments):
 class PretrainingOptions(RunOptions):
     """The options of the Trainer, with defaults for small models that begin with nothing."""
 
-    max_steps: int = field(default=600, metadata={"help": "Steps of training."})
+    max_steps: int = field(default=-1, metadata={"help": "Steps of training. Default: 600, unless epochs are given."})
+    num_train_epochs: float | None = field(  # type: ignore[assignment]
+        default=None, metadata={"help": "Passes over the data, instead of steps."}
+    )
     per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows in a step, by device."})
     learning_rate: float = field(default=1e-3, metadata={"help": "The highest learning rate."})
     lr_scheduler_type: str = field(default="cosine", metadata={"help": "How the learning rate falls."})  # type: ignore
     weight_decay: float = field(default=0.1, metadata={"help": "Decay of the matrices."})
     adam_beta2: float = field(default=0.95, metadata={"help": "Beta 2 of Adam."})
+
+    def __post_init__(self) -> None:
+        if self.num_train_epochs is None:
+            self.num_train_epochs, self.max_steps = 1.0, self.max_steps if self.max_steps > 0 else 600
+        elif self.max_steps > 0:
+            raise ValueError("--max-steps, --num-train-epochs: give one of them; steps would decide alone.")
+        super().__post_init__()
 
 
 def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":

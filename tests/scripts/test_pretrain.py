@@ -198,6 +198,13 @@ def test_a_run_that_has_done_its_steps_takes_no_more(script: ModuleType) -> None
     assert json.loads(Path("out/run.json").read_text("utf-8"))["training"]["steps"] == TINY["max_steps"]
 
 
+def test_epochs_take_the_place_of_steps(script: ModuleType) -> None:
+    assert script.main(argv(max_steps=None, num_train_epochs=2)) == 0
+    record = RunRecord.load("out")
+    rows = int(record.data[0].size.split()[0])
+    assert record.training["steps"] == 2 * math.ceil(rows / TINY["per_device_train_batch_size"])
+
+
 def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -> None:
     assert script.main(argv(output="one")) == 0
     Path("settings.yaml").write_text(yaml.safe_dump({**TINY, "output": "two"}), "utf-8")
@@ -224,6 +231,7 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"config_changes": '{"eos_token_id": 9}'}, "the tokenizer decides eos_token_id"),
         ({"learning_rate": "nan"}, "--learning_rate nan: must be a number of at least 0"),
         ({"per_device_train_batch_size": 0}, "--per_device_train_batch_size 0: must be at least 1"),
+        ({"num_train_epochs": 2}, "--max-steps, --num-train-epochs: give one of them"),
         ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps 0: must be at least 1"),
         ({"mixers": "ful"}, "ful"),
         ({"hidden_size": 33}, "33"),
