@@ -148,7 +148,7 @@ def match_parameters(config: Any, total: int, tolerance: float = 0.01) -> Any:
     >>> full = TxDecoderConfig(**sizes, mixers="full", intermediate_size=176)
     >>> lstm = match_parameters(TxDecoderConfig(**sizes, mixers="lstm"), parameter_count(full).total)
     >>> lstm.intermediate_size, parameter_count(full).total, parameter_count(lstm).total
-    (88, 164800, 164736)
+    (88, 164672, 164672)
 
     ```
     """

@@ -25,6 +25,8 @@ REASONS = {
     ("training", "evaluation"): "... to measures",
     ("training", "hub"): "... and to the card of the model",
     ("training", "analysis"): "a run plots its losses",
+    ("training", "baselines"): "... beside what was there before",
+    ("hub", "analysis"): "the report of a comparison has a plot",
     ("training", "conversion"): "what is healed may be a model of the library",
     ("analysis", "conversion"): "the time and memory of a load are measured",
 }

@@ -13,7 +13,8 @@ from huggingface_hub import ModelCard
 from scripts.scripts import loaded
 
 from hf_tx.cli.arguments import parse_options
-from hf_tx.hub import DataRecord, Result, RunRecord, write_card
+from hf_tx.hub import ComparisonRecord, DataRecord, Result, RunRecord, write_card, write_comparison
+from hf_tx.training.comparison import ComparisonArguments
 from hf_tx.training.finetuning import FinetuningArguments, FinetuningOptions
 from hf_tx.training.pretraining import PretrainingArguments, PretrainingOptions
 
@@ -87,10 +88,23 @@ def test_the_committed_cards_are_those_of_their_records(script: ModuleType, tmp_
     assert script.with_table(readme) == readme
 
 
+def test_the_comparison_is_what_its_record_says(tmp_path: Path) -> None:
+    folder = ROOT / "model_cards" / "mixers"
+    settings = ROOT / "scripts" / "reference" / "mixers.yaml"
+    record, arguments = ComparisonRecord.load(folder), parse_options(ComparisonArguments, [str(settings)])
+    assert record.command == f"python scripts/compare_mixers.py {settings.relative_to(ROOT)}"
+    assert (record.mixers, arguments.output) == (arguments.mixers, "model_cards/mixers")
+    write_comparison(tmp_path, record)
+    for path in folder.iterdir():
+        if path.suffix != ".png":
+            assert path.read_bytes() == (tmp_path / path.name).read_bytes(), f"{path}: was changed by hand"
+    assert {path.name for path in folder.iterdir()} == {path.name for path in tmp_path.iterdir()}
+
+
 def test_the_settings_are_those_of_the_models(script: ModuleType) -> None:
     folder = ROOT / "scripts" / "reference"
-    assert {path.stem for path in folder.iterdir()} == set(script.MODELS)
-    for path in folder.iterdir():
+    assert {path.stem for path in folder.iterdir()} == {*script.MODELS, "mixers"}
+    for path in (folder / f"{name}.yaml" for name in script.MODELS):
         (command,) = {line for line in path.read_text("utf-8").splitlines() if "python scripts/" in line}
         name = command.split()[-2]
         assert command.split()[-1] == f"scripts/reference/{path.name}"

@@ -168,7 +168,10 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--batch-size", "0"], "--batch-size 0: must be at least 1"),
         ([*OTHER, "--output", "missing/found.json"], "must be a file in a folder that exists"),
         ([*OTHER, "--output", "text.txt"], "--output text.txt: exists; name another file, or give --overwrite"),
-        ([*OTHER, "--task", "seq2seq-lm"], "the dataset has no column 'source': its columns are text"),
+        (
+            ["--model", "seq2seq", "--text", "text.txt", "--task", "seq2seq-lm"],
+            "the dataset has no column 'source': its columns are text",
+        ),
         ([*OTHER, "--task", "masked-lm"], "'decoder' is of a kind that has no model for masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
         (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' is of a kind that has no model for"),
