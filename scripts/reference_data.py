@@ -195,9 +195,10 @@ def news(articles: Files, seed: int = 0, held_out: float = 0.2) -> dict[str, str
     return {f"bbc/{split}.jsonl": json_lines(part) for split, part in rows.items()}
 
 
-def help_pages(english: Files, german: Files, most: int = 240) -> dict[str, str]:
+def help_pages(english: Files, german: Files, most: int = 240, most_of_pairs: int = 80) -> dict[str, str]:
     """Pair the paragraphs that have the same place on the same page, and split by page: one page in twenty is held
-    out. A text stands in one part only, and once."""
+    out. A text stands in one part only, and once. Pages hold texts of `most` characters, pairs shorter ones: a small
+    model learns to translate phrases before sentences."""
     pages = [
         {re.sub(r"^.*/help/[^/]+/", "", path): content.decode("utf-8") for path, content in files.items()}
         for files in (english, german)
@@ -222,7 +223,11 @@ def help_pages(english: Files, german: Files, most: int = 240) -> dict[str, str]
                 by_page[split][page, language].append(pair[language])
     for part in rows.values():
         random.Random(0).shuffle(part)  # so that the first thousand are a fair sample
-    made = {f"help-en-de/pairs/{split}.jsonl": json_lines(part) for split, part in rows.items()}
+    short = {
+        split: [pair for pair in part if all(len(text) <= most_of_pairs for text in pair.values())]
+        for split, part in rows.items()
+    }
+    made = {f"help-en-de/pairs/{split}.jsonl": json_lines(part) for split, part in short.items()}
     for split, texts in by_page.items():
         made[f"help-en-de/pages/{split}.jsonl"] = json_lines([{"text": "\n".join(each)} for each in texts.values()])
     return made
@@ -308,7 +313,8 @@ SOURCES = {
         url="https://help.libreoffice.org",
         split="Paragraphs with the same id on the same page are pairs. One page in twenty is held out, by the hash of "
         "its path; a held-out pair of which either side occurs in training was removed, and so was what came twice. "
-        "`pages` has the same texts page by page and language by language.",
+        "`pairs` has those of at most 80 characters; `pages` has longer texts too, page by page and language by "
+        "language.",
         packages=tuple(
             Package(
                 "apt-get", f"libreoffice-help-{code}", "4:7.4.7-1+deb12u14", "usr/share/libreoffice/help/*/text/*.html"

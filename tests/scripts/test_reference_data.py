@@ -137,8 +137,11 @@ def test_pairs_are_split_by_page_and_no_text_is_in_both_parts(
         # Every page says this too.
         return {name: page.replace(b"No id here", repeated.encode() + b"No id") for name, page in files.items()}
 
-    english = pages("The same title", lambda at: f"Page {at} is good", '</p><p id="q">Said on all pages.</p><p>')
-    german = pages("Derselbe Text hier", lambda at: f"Seite {at} hat Wert", '</p><p id="q">Auf allen Seiten.</p><p>')
+    long, german_long = f"This is {'very ' * 20}long.", f"Es hat {'gar ' * 20}kein Ende."
+    said = f'</p><p id="q">Said on all pages.</p><p id="r">{long}</p><p>'
+    german_said = f'</p><p id="q">Auf allen Seiten.</p><p id="r">{german_long}</p><p>'
+    english = pages("The same title", lambda at: f"Page {at} is good", said)
+    german = pages("Derselbe Text hier", lambda at: f"Seite {at} hat Wert", german_said)
     registry["libreoffice-help-en-us"], registry["libreoffice-help-de"] = tarball(english), tarball(german)
     assert script.main(["--names", "help-en-de", "--output", str(tmp_path)]) == 0
     folder = tmp_path / "help-en-de"
@@ -148,6 +151,10 @@ def test_pairs_are_split_by_page_and_no_text_is_in_both_parts(
     assert all(row["source"].endswith("is good on all others.") for row in held_out)
     assert 0 < len(held_out) < 12
     assert len(train) + len(held_out) == 62
+    # What is long is on a page, but no pair.
+    for text in (long, german_long):
+        assert sum(text in row["text"] for row in rows(folder / "pages" / "train.jsonl")) == 1
+        assert not any(text in row.values() for row in train)
     texts = [row["text"] for row in rows(folder / "pages" / "validation.jsonl")]
     assert sorted(texts) == sorted(text for row in held_out for text in row.values())
     assert read_data_card(folder / "pages")["language"] == ["en", "de"]
