@@ -137,7 +137,7 @@ def test_pairs_are_split_by_page_and_no_text_is_in_both_parts(
         # Every page says this too.
         return {name: page.replace(b"No id here", repeated.encode() + b"No id") for name, page in files.items()}
 
-    long, german_long = f"This is {'very ' * 20}long.", f"Es hat {'gar ' * 20}kein Ende."
+    long, german_long = f"This is {'very ' * 20}long.", f"Es hat {'gar ' * 20}gar gut."
     said = f'</p><p id="q">Said on all pages.</p><p id="r">{long}</p><p>'
     german_said = f'</p><p id="q">Auf allen Seiten.</p><p id="r">{german_long}</p><p>'
     english = pages("The same title", lambda at: f"Page {at} is good", said)
