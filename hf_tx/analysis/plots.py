@@ -57,6 +57,8 @@ def plot_comparison(record: Any, path: str | os.PathLike[str]) -> None:
         ImportError: matplotlib is not installed.
     """
     pyplot = import_pyplot()
+    from matplotlib import ticker
+
     figure, ((left, right), (tokens, seconds)) = pyplot.subplots(
         2, 2, figsize=(11, 4.5 + 0.5 * len(record.mixers)), layout="constrained"
     )
@@ -79,10 +81,13 @@ def plot_comparison(record: Any, path: str | os.PathLike[str]) -> None:
     for axis, equal, label in ((tokens, "data", "tokens"), (seconds, "time", "seconds of training")):
         for mixers in record.mixers:
             training = record.of(mixers, equal)[0]
-            of_a_step = record.tokens_of_a_step if equal == "data" else record.cost(mixers).step_seconds
+            of_a_step = record.tokens_of_a_step if equal == "data" else training.seconds / training.steps
             steps, losses = zip(*training.losses, strict=True)
             axis.plot([step * of_a_step for step in steps], losses, label=mixers, **styles[mixers])
         axis.set(xscale="log", xlabel=label, ylabel="training loss (nats a token)", title=f"equal {equal}")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(ticker.EngFormatter())
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
     seconds.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     for axis in figure.axes:
         axis.grid(alpha=0.3)

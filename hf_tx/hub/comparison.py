@@ -29,7 +29,6 @@ class MixerCost:
         mixers: the pattern of its mixers.
         parameters: how many it has.
         intermediate_size: the width of its feed-forward layers.
-        step_seconds: the median time of a training step.
         token_seconds: the median time of a generated token.
         training_megabytes: peak memory of a process that trains it, minus its size after the imports.
         cache_bytes: keys, values and states of one text, when windows are full.
@@ -38,7 +37,6 @@ class MixerCost:
     mixers: str
     parameters: int
     intermediate_size: int
-    step_seconds: float
     token_seconds: float
     training_megabytes: float
     cache_bytes: int
@@ -163,6 +161,10 @@ class ComparisonRecord:
         found = [training.bits_per_byte[text] for training in self.of(mixers, equal)]
         return statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0
 
+    def step_seconds(self, mixers: str) -> float:
+        """Return the mean time of a step of the trainings at equal data."""
+        return statistics.fmean(training.seconds / training.steps for training in self.of(mixers, "data"))
+
     def learning_rate(self, mixers: str) -> float:
         """Return the learning rate that was tried with the best result."""
         tried = [trial for trial in self.trials if trial.mixers == mixers]
@@ -235,7 +237,7 @@ def quality_table(record: ComparisonRecord) -> str:
 def _cost_table(record: ComparisonRecord) -> str:
     columns: dict[str, Callable[[MixerCost], str]] = {
         "mixers": lambda cost: cost.mixers,
-        "training, tokens/s": lambda cost: format_value(round(record.tokens_of_a_step / cost.step_seconds)),
+        "training, tokens/s": lambda cost: _speed(record, cost.mixers),
         "generation, tokens/s": lambda cost: format_value(round(1 / cost.token_seconds)),
         "training, MiB": lambda cost: format_value(round(cost.training_megabytes)),
         "cache, KiB": lambda cost: format_value(round(cost.cache_bytes / 1024)),
@@ -257,6 +259,10 @@ def _rate_table(record: ComparisonRecord) -> str:
 
     rows = [[mixers, *(cell(mixers, rate) for rate in rates)] for mixers in record.mixers]
     return _table(["mixers", *(f"{rate:g}" for rate in rates)], rows) if record.trials else ""
+
+
+def _speed(record: ComparisonRecord, mixers: str) -> str:
+    return format_value(round(record.tokens_of_a_step / record.step_seconds(mixers)))
 
 
 def _seconds(record: ComparisonRecord, mixers: str, equal: str) -> str:

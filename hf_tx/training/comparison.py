@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from ..analysis import match_parameters, parameter_count
-from ..analysis.benchmark import Case, compare, decoding_steps, measure, training_step
+from ..analysis.benchmark import Case, compare, decoding_steps, measure
 from ..analysis.plots import import_pyplot
 from ..evaluation import Score, UnigramModel, evaluate_texts
 from ..hub import ComparisonRecord, DataRecord, MixerCost, Training, Trial, write_comparison
@@ -161,9 +160,9 @@ class Comparison:
     """Mixers in the same decoder language model, trained on the same text: with as many parameters as the first of
     them, the reference, and then with as much data and with as much time as it.
 
-    Times are taken in rounds in which the mixers take turns, so that a machine that gets slower does so for all. Each
-    number is recorded as soon as it is found, and a comparison that was broken off goes on from there. It runs on the
-    CPU.
+    Generation is timed in rounds in which the mixers take turns, so that a machine that gets slower does so for all; a
+    step of training is timed over a whole training, since its time depends on the batch. Each number is recorded as
+    soon as it is found, and a comparison that was broken off goes on from there. It runs on the CPU.
 
     Args:
         arguments: what is compared, on what.
@@ -205,7 +204,6 @@ class Comparison:
                 f"{arguments.per_device_train_batch_size} rows: give more text."
             )
         self.configs = self._configs()
-        self._batch = self.recipe.objective(self.rows[: arguments.per_device_train_batch_size])
         for mixers in arguments.mixers:
             decoding_steps(self._model(mixers, 0), arguments.generation_context, 1)()
         self.record = ComparisonRecord(
@@ -352,18 +350,11 @@ class Comparison:
     def _costs(self) -> list[MixerCost]:
         """Measure what each costs, in turns."""
         arguments, context = self.arguments, self.arguments.generation_context
-        models = {mixers: self._model(mixers, arguments.seed[0]) for mixers in arguments.mixers}
-        timed = {}
-        for what, sides in (
-            ("training", {mixers: partial(training_step, model, self._batch) for mixers, model in models.items()}),
-            (
-                "generation",
-                {mixers: partial(decoding_steps, model, context, _GENERATED) for mixers, model in models.items()},
-            ),
-        ):
-            bar = None if arguments.disable_tqdm else f"timing {what}"
-            found = compare({mixers: make() for mixers, make in sides.items()}, arguments.rounds, bar)
-            timed[what] = {mixers: statistics.median(seconds) for mixers, seconds in found.items()}
+        sides = {
+            mixers: decoding_steps(self._model(mixers, arguments.seed[0]), context, _GENERATED)
+            for mixers in arguments.mixers
+        }
+        found = compare(sides, arguments.rounds, None if arguments.disable_tqdm else "timing generation")
         costs = []
         for mixers, config in self.configs.items():
             count = parameter_count(config, cache_dtype=torch.float32)
@@ -377,8 +368,7 @@ class Comparison:
                     mixers=mixers,
                     parameters=count.total,
                     intermediate_size=config.intermediate_size,
-                    step_seconds=timed["training"][mixers],
-                    token_seconds=timed["generation"][mixers] / _GENERATED,
+                    token_seconds=statistics.median(found[mixers]) / _GENERATED,
                     training_megabytes=megabytes,
                     cache_bytes=count.cache_bytes_per_token * context + count.cache_bytes_limit,
                 )
@@ -392,8 +382,8 @@ class Comparison:
     def _training(self, mixers: str, equal: list[str], seed: int) -> Training:
         record, steps = self.record, self.arguments.max_steps
         if "data" not in equal:
-            seconds = steps * record.cost(record.mixers[0]).step_seconds
-            steps = max(1, int(seconds / record.cost(mixers).step_seconds))
+            seconds = steps * record.step_seconds(record.mixers[0])
+            steps = max(1, round(seconds / record.step_seconds(mixers)))
         rate = record.learning_rate(mixers) if self.deciding else self.arguments.learning_rate[0]
         model, seconds, losses = self._train(mixers, steps, rate, seed, f"equal {' and '.join(equal)}")
         return Training(
