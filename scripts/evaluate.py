@@ -34,6 +34,7 @@ from hf_tx.evaluation import TextResult, evaluate_texts, load_model, rank
 from hf_tx.evaluation.loading import AUTO_CLASSES, of_known_kind
 from hf_tx.objectives import OBJECTIVES
 from hf_tx.training.data import check_columns, load_measured
+from hf_tx.training.finetuning import RowArguments
 from hf_tx.training.measuring import measure_objective, measure_task
 from hf_tx.training.runs import json_option
 from hf_tx.training.tasks import TASKS
@@ -55,10 +56,12 @@ OPTIONS = {
 
 
 @dataclass
-class Arguments:
+class Arguments(RowArguments):
     """The options of the command."""
 
-    model: list[str] = field(metadata={"action": "extend", "help": "Folders or Hub ids of models with a tokenizer."})
+    model: list[str] = field(
+        kw_only=True, metadata={"action": "extend", "help": "Folders or Hub ids of models with a tokenizer."}
+    )
     task: str | None = field(
         default=None,
         metadata={
@@ -97,23 +100,8 @@ class Arguments:
         default_factory=list,
         metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
     )
-    label_column: str | None = field(
-        default=None, metadata={"help": "The column of what is right. Default: what the task calls it."}
-    )
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
     stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
-    max_length: int | None = field(
-        default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
-    )
-    doc_stride: int | None = field(
-        default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
-    )
-    max_answer_length: int | None = field(
-        default=None, metadata={"help": "Of question-answering: the most tokens of an answer. Default: 30."}
-    )
-    max_target_length: int | None = field(
-        default=None, metadata={"help": "Of seq2seq: the most tokens of a target. Default: those of a source."}
-    )
     generation_max_length: int | None = field(
         default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
     )

@@ -28,22 +28,14 @@ _DEFAULT_LENGTH = 512
 
 
 @dataclass
-class FinetuningArguments(RunArguments):
-    """What is trained for which task. The options of training itself are those of the Trainer."""
+class RowArguments:
+    """How rows are read for a task, whether to learn from them or to measure."""
 
-    model: str = field(kw_only=True, metadata={"help": "What to begin with: a folder, or a name on the Hub."})
-    task: str = field(kw_only=True, metadata={"help": f"What it is trained for: {', '.join(TASKS)}."})
     label_column: str | None = field(
-        default=None, metadata={"help": "The column of what is to be learnt. Default: what the task calls it."}
+        default=None, metadata={"help": "The column of what is right. Default: what the task calls it."}
     )
     max_length: int | None = field(
         default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
-    )
-    problem_type: str | None = field(
-        default=None, metadata={"help": f"Of sequence-classification: {', '.join(PROBLEMS)}. Default: by the labels."}
-    )
-    baseline: str | None = field(
-        default=None, metadata={"help": f"Of sequence-classification: {', '.join(BASELINES)}. Default: majority."}
     )
     doc_stride: int | None = field(
         default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
@@ -53,6 +45,20 @@ class FinetuningArguments(RunArguments):
     )
     max_target_length: int | None = field(
         default=None, metadata={"help": "Of seq2seq: the most tokens of a target. Default: those of a source."}
+    )
+
+
+@dataclass
+class FinetuningArguments(RowArguments, RunArguments):
+    """What is trained for which task. The options of training itself are those of the Trainer."""
+
+    model: str = field(kw_only=True, metadata={"help": "What to begin with: a folder, or a name on the Hub."})
+    task: str = field(kw_only=True, metadata={"help": f"What it is trained for: {', '.join(TASKS)}."})
+    problem_type: str | None = field(
+        default=None, metadata={"help": f"Of sequence-classification: {', '.join(PROBLEMS)}. Default: by the labels."}
+    )
+    baseline: str | None = field(
+        default=None, metadata={"help": f"Of sequence-classification: {', '.join(BASELINES)}. Default: majority."}
     )
     lora_r: int = field(
         default=0, metadata={"help": "Train adapters of this rank (LoRA), and merge them into the weights at the end."}
