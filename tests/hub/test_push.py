@@ -23,6 +23,7 @@ import torch
 from huggingface_hub.errors import HfHubHTTPError
 from tiny_models import build, enlarge, tokens
 from training.runs import run_for
+from transformers import TrainerCallback
 import hf_tx
 from hf_tx.hub import RunRecord, check_repository, push_folder, write_card
 
@@ -59,9 +60,15 @@ second = push_folder(folder, "by-folder", commit_message="Better weights")
 found["second"], found["second logits"] = second.oid, logits(model)
 push_folder(folder, "by-folder", revision="trial")
 
-# By the trainer, which has pushed checkpoints on the way.
-options = {"push_to_hub": True, "hub_model_id": "by-trainer", "hub_always_push": True, "max_steps": 4, "save_steps": 2}
+# By the trainer, which has pushed checkpoints on the way. Its pushes run beside the training and read the folder that
+# the next save writes to, so that their commits are those of the steps only where each has ended before the next.
+class EachPushEnds(TrainerCallback):
+    def on_save(self, *_, **__):
+        trainer.push_in_progress.wait_until_done()
+
+options = {"push_to_hub": True, "hub_model_id": "by-trainer", "max_steps": 4, "save_steps": 2}
 trainer = run_for("by-trainer", **options)
+trainer.add_callback(EachPushEnds)
 trainer.train()
 trainer.push_to_hub(license="apache-2.0")
 found["by-trainer"] = logits(trainer.model)
