@@ -1,8 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From raw text to a pre-trained model with its tokenizer, its measures and its card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArgumen
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
 from ..objectives import OBJECTIVES, Objective
-from ..objectives.objective import encode_texts
+from ..objectives.batches import IGNORE
+from ..objectives.objective import TokenObjective, encode_texts
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
@@ -23,6 +25,8 @@ from .trainer import TxTrainer
 # The fields of the config that `Recipe.token_fields` gives.
 _OF_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"}
 _DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
+# Rows of which a unigram model counts the labels.
+_MOST_COUNTED = 10_000
 _TASKS = {"decoder": "text-generation", "encoder": "fill-mask", "encoder-decoder": "text2text-generation"}
 _LIMIT = (
     "It is a small model, trained for a short time: it knows few facts, and what it writes is not to be relied on."
@@ -227,8 +231,8 @@ class Pretraining(Run):
         return {"objective": self.arguments.objective, "tokens of a row": self.arguments.context_length}
 
     def measure(self) -> list[Result]:
-        """Measure the held-out data: the loss of the objective, and where the next token is predicted, bits per byte
-        and perplexity beside those of a unigram model."""
+        """Measure the held-out data beside a unigram model: the loss of the objective, or where the next token is
+        predicted, bits per byte and perplexity."""
         arguments = self.arguments
         loss = measures_of(self.trainer)["loss"]
         command = self.measured_by(
@@ -237,9 +241,9 @@ class Pretraining(Run):
             context_length=arguments.context_length,
             seed=self.objective.seed,
         )
-        found = [self.result("loss", loss, command)]
         if self.objective.name != "causal-lm" or self.texts is None:
-            return found
+            return [self.result("loss", loss, command, *self._unigram_loss())]
+        found = [self.result("loss", loss, command)]
         train, held_out = self.texts
         unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
         measured, baseline = self._score(held_out, unigram)
@@ -250,6 +254,19 @@ class Pretraining(Run):
         ):
             found.append(self.result(metric, value, command, beside, "unigram model"))
         return found + [self._measure_other(path, texts, unigram) for path, texts in self.other_texts.items()]
+
+    def _unigram_loss(self) -> tuple[()] | tuple[float, str]:
+        """Return the loss of a unigram model of the labels of training rows, or nothing if labels are no tokens."""
+        if not isinstance(self.objective, TokenObjective):
+            return ()
+        unigram = UnigramModel(islice(self._labels(self.trainer.train_dataset), _MOST_COUNTED), len(self.tokenizer))
+        scores = map(unigram.score, self._labels(self.trainer.eval_dataset))
+        return sum(scores, start=Score(0.0, 0, 0)).loss, "unigram model"
+
+    def _labels(self, rows: Any) -> Iterator[list[int]]:
+        """Return what is to be predicted in each row, as the first epoch draws it."""
+        for row in rows:
+            yield [label for label in self.objective.fix(row)["labels"] if label != IGNORE]
 
     def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
         measured, baseline = self._score(texts, unigram)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 from safetensors.torch import load_file
 from scripts.scripts import loaded, measure_again, results_of, write_rows
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
@@ -112,6 +113,28 @@ def test_every_objective_leaves_a_whole_repository(script: ModuleType, objective
     assert len(shared) >= len(weights) - 2  # tied ones are saved once
     for name in shared:
         assert any(torch.equal(weights[name], value) for key, value in trained.items() if key.endswith(name)), name
+
+
+@pytest.mark.parametrize("objective", ["masked-lm", "span-corruption"])
+def test_a_loss_stands_beside_that_of_the_frequencies_of_its_labels(script: ModuleType, objective: str) -> None:
+    kind, parts = OBJECTIVES[objective], {"train": TEXT.splitlines()[::2], "validation": TEXT.splitlines()[1::2]}
+    Path("data").mkdir()
+    for split, lines in parts.items():
+        write_rows(f"data/{split}.jsonl", [{"text": line} for line in lines])
+    changes = {"text": None, "dataset": "data", "vocab_size": 420, "max_steps": 2, "seed": 3}
+    assert script.main(argv(family=kind.families[0], objective=objective, **changes)) == 0
+
+    tokenizer = AutoTokenizer.from_pretrained("out")
+    collator = kind(tokenizer, TINY["context_length"], seed=3)
+    train, held_out = (
+        torch.cat([labels[labels != -100] for labels in (collator([row])["labels"] for row in rows)])
+        for rows in (collator.prepare(Dataset.from_dict({"text": lines})) for lines in parts.values())
+    )
+    counts = train.bincount(minlength=len(tokenizer)) + 1
+    loss = -(counts / counts.sum()).log()[held_out].mean()
+    found = results_of("out")["loss"]
+    assert found["baseline"] == pytest.approx(loss.item(), rel=1e-5)
+    assert found["baseline_name"] == "unigram model"
 
 
 def test_what_the_card_says_is_measured_again(script: ModuleType) -> None:
