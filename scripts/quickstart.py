@@ -43,6 +43,7 @@ from hf_tx.training import (
     read_documents,
     save_checkpoint,
     split_documents,
+    width_fields,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -143,10 +144,9 @@ def prepare(arguments: Arguments, scratch: str) -> Job:
     names += ["encoder_mixers", "decoder_mixers"] if arguments.family == "encoder-decoder" else []
     fields = {name: getattr(arguments, name) for name in names}
     fields["max_position_embeddings"] = arguments.context_length
-    fields["intermediate_size"] = arguments.intermediate_size
-    if arguments.intermediate_size is None:
-        # Three matrices of a gated layer have as many weights then as the usual two of 4 * hidden_size.
-        fields["intermediate_size"] = max(16, round(arguments.hidden_size / 6) * 16)
+    fields |= width_fields(arguments.hidden_size)
+    if arguments.intermediate_size is not None:
+        fields["intermediate_size"] = arguments.intermediate_size
     options = {"attn_implementation": arguments.attn_implementation, "loss_implementation": "chunked"}
     # Without weights: what is wrong with the model shows before a long text is read.
     with torch.device("meta"):

@@ -7,7 +7,7 @@ from .distillation import DistillationTrainer, logits_loss, transfer_errors, tra
 from .epochs import SetEpoch
 from .healing import Healing, HealingSettings, load_language_model
 from .interruption import StopOnInterrupt
-from .recipes import RECIPES, Measurement, Recipe
+from .recipes import RECIPES, Measurement, Recipe, width_fields
 from .saving import check_checkpoint_folder, save_checkpoint
 from .trainer import NonFiniteLoss, TxSeq2SeqTrainer, TxTrainer
 
@@ -33,4 +33,5 @@ __all__ = [
     "split_documents",
     "transfer_errors",
     "transfer_loss",
+    "width_fields",
 ]

@@ -26,8 +26,8 @@ from ..models.configuration_changes import without_idle
 from ..models.mixers import expand_pattern
 from ..tokenization import train_tokenizer
 from .corpus import encode_documents, read_documents, split_documents
-from .pretraining import PretrainingOptions, gated_width
-from .recipes import RECIPES
+from .pretraining import PretrainingOptions
+from .recipes import RECIPES, width_fields
 from .runs import json_option
 from .saving import check_checkpoint_folder
 from .trainer import TxTrainer
@@ -447,9 +447,9 @@ def _config(arguments: ComparisonArguments, mixers: str, **tokens: Any) -> Any:
         "hidden_size": arguments.hidden_size,
         "num_hidden_layers": arguments.num_hidden_layers,
         "num_attention_heads": arguments.num_attention_heads,
-        "intermediate_size": gated_width(arguments.hidden_size),
         "max_position_embeddings": arguments.context_length,
         "sliding_window": arguments.sliding_window,
+        **width_fields(arguments.hidden_size),
         **json_option(arguments, "config_changes"),
         **tokens,
     }

@@ -18,7 +18,7 @@ from ..objectives.objective import TokenObjective, encode_texts
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
-from .recipes import RECIPES
+from .recipes import RECIPES, width_fields
 from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of, try_model
 from .trainer import TxTrainer
 
@@ -293,18 +293,12 @@ class Pretraining(Run):
         return measured, sum(scores[1:], start=scores[0])
 
 
-def gated_width(hidden_size: int) -> int:
-    """Return the `intermediate_size` with which the three matrices of a gated layer have as many weights as the usual
-    two of `4 * hidden_size`."""
-    return max(16, round(hidden_size / 6) * 16)
-
-
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
     names = ["mixers", "hidden_size", "num_hidden_layers", "num_attention_heads"]
     names += ["encoder_mixers", "decoder_mixers"] if arguments.family == "encoder-decoder" else []
     fields = {name: getattr(arguments, name) for name in names}
     fields["max_position_embeddings"] = arguments.context_length
-    fields["intermediate_size"] = gated_width(arguments.hidden_size)
+    fields |= width_fields(arguments.hidden_size)
     changes = json_option(arguments, "config_changes")
     for name in sorted(_OF_TOKENIZER & changes.keys()):
         raise ValueError(

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
-from hf_tx.training import RECIPES, Document, Recipe, encode_documents
+from hf_tx.training import RECIPES, Document, Recipe, encode_documents, width_fields
 
 TEXTS = [
     "The river runs past the old mill, and the miller – who else? – runs past the river.\n" * 6,
@@ -26,8 +26,23 @@ def make(family: str, seed: int = 0, **fields: Any) -> tuple[Recipe, PreTrainedM
     )
     recipe = RECIPES[family](tokenizer, 32, seed)
     torch.manual_seed(0)
-    config = recipe.config(**recipe.token_fields(), **SIZES, **fields)
+    config = recipe.config(**{**recipe.token_fields(), **SIZES, **fields})
     return recipe, recipe.auto_class.from_config(config), encode_documents(tokenizer, TEXTS)
+
+
+def test_what_layers_read_and_write_is_about_as_large_at_every_width():
+    for hidden_size in (32, 256):
+        fields = width_fields(hidden_size)
+        _, model, _ = make("decoder", hidden_size=hidden_size, **fields)
+        assert abs(3 * fields["intermediate_size"] - 8 * hidden_size) <= 24
+        layer, ids = model.model.layers[0], torch.arange(300)[None]
+        embedded = model.model.embed_tokens(ids) * model.config.embedding_scale
+        projected = layer.mixer.v_proj(torch.randn(50, hidden_size))
+        logits = model.lm_head(torch.randn(50, hidden_size))
+        for values in (embedded, projected, logits):
+            assert values.std().item() == pytest.approx(1, rel=0.15)
+    with pytest.raises(ValueError, match="hidden_size = 0: must be above 0"):
+        width_fields(0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
