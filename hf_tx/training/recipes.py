@@ -266,7 +266,7 @@ def width_fields(hidden_size: int) -> dict[str, Any]:
     The three matrices of a gated layer have as many weights as the usual two of `4 * hidden_size`. Initial weights are
     such that a layer's outputs are about as large as its inputs (LeCun et al., 1998, Efficient BackProp), and so are
     embeddings, whose matrix is the head's too (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762, section
-    3.4). The usual standard deviation of 0.02 is that of 2,500 features; models of 128 or 256 learn much slower with it.
+    3.4). The usual standard deviation of 0.02 is that of 2,500 features; with it, models of 256 learn much slower.
 
     Args:
         hidden_size: features of a position.
