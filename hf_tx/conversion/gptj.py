@@ -19,7 +19,7 @@ def _read_rope(config: Any) -> dict[str, Any]:
 
 
 def _write_rope(settings: Settings) -> int:
-    return int(settings["head_dim"] * settings["rope_parameters"].get("partial_rotary_factor", 1.0))
+    return int(settings["head_dim"] * (settings["rope_parameters"] or {}).get("partial_rotary_factor", 1.0))
 
 
 GPTJ = Family(

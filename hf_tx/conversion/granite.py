@@ -1,9 +1,21 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Granite."""
 
+from typing import Any
+
 from .family import DECODER, Family, decoder_heads
-from .fields import computed, renamed, same
+from .fields import computed, same
 from .llama import ATTENTION_BIAS, LAYER, LLAMA_FIELDS, rope, weights
+
+
+def _unless(value: float, default: float) -> float | None:
+    """A factor that is the default is none of ours."""
+    return None if value == default else value
+
+
+def _head_scale(config: Any) -> float:
+    return (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) ** -0.5
+
 
 GRANITE = Family(
     model_type="granite",
@@ -13,12 +25,23 @@ GRANITE = Family(
         rope(),
         ATTENTION_BIAS,
         same("mlp_bias", "residual_multiplier"),
-        renamed(embedding_multiplier="embedding_scale", attention_multiplier="attention_scale"),
+        computed(
+            "embedding_multiplier",
+            "embedding_scale",
+            lambda config: _unless(config.embedding_multiplier, 1),
+            lambda settings: settings["embedding_scale"] or 1.0,
+        ),
+        computed(
+            "attention_multiplier",
+            "attention_scale",
+            lambda config: _unless(config.attention_multiplier, _head_scale(config)),
+            lambda settings: settings["attention_scale"] or settings["head_dim"] ** -0.5,
+        ),
         computed(
             "logits_scaling",
             "logit_scale",
-            lambda config: 1 / config.logits_scaling,
-            lambda settings: 1 / settings["logit_scale"],
+            lambda config: _unless(1 / config.logits_scaling, 1),
+            lambda settings: 1 / (settings["logit_scale"] or 1.0),
         ),
     ),
     weights=weights(LAYER),

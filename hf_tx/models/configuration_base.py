@@ -108,7 +108,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             https://huggingface.co/papers/1909.11556). Its weights then have no gradient, which
             `DistributedDataParallel` has to be told by `find_unused_parameters`.
         classifier_dropout: dropout before a classifier. Default: `hidden_dropout`.
-        initializer_range: standard deviation of initial weights.
+        initializer_range: standard deviation of initial weights. Narrow models learn faster with
+            `hidden_size**-0.5`, and an `embedding_scale` of `hidden_size**0.5`.
         tie_word_embeddings: the head uses the weights of the embeddings.
         lm_head_bias: whether a language-model head has a bias.
         logit_scale: factor of the logits.

@@ -25,6 +25,7 @@ from hf_tx.conversion import FAMILIES, NotExpressible
 from hf_tx.conversion.convert import family_of
 from hf_tx.conversion.families import REFUSED
 from hf_tx.conversion.fields import SHARED
+from hf_tx.training import RECIPES, width_fields
 
 PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ | SEQ2SEQ_HEADS
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -146,6 +147,36 @@ DROPOUTS = {
     "stablelm": dict(hidden_dropout=0.4),
     "bloom": dict(hidden_dropout=0.4),
 }
+
+
+NATIVE: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "weights of its width": width_fields(32),
+    "like GPT-2": dict(norm_type="layernorm", position_type="learned", ffn_type="mlp", attention_bias=True, mlp_bias=True),
+    "like BERT": dict(norm_type="layernorm", norm_position="post", position_type="learned", ffn_type="mlp"),
+    "like T5": dict(position_type="relative", attention_scale=1.0),
+}
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("changes", NATIVE)
+def test_a_model_that_began_here_is_expressed_or_refused(kind: str, changes: str) -> None:
+    sizes = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32)
+    recipe, ids = RECIPES[kind], torch.arange(3, 15)[None]
+    config = recipe.config(**sizes, pad_token_id=0, **NATIVE[changes])
+    model = recipe.auto_class.from_config(config).eval()
+    randomise(model)
+    expressed = []
+    for name in FAMILIES:
+        try:
+            theirs = hf_tx.to_hf(model, name)
+        except NotExpressible:
+            continue
+        expressed.append(name)
+        assert_close(theirs(ids).logits, model(ids).logits, name)
+    wanted = {"as it is": ["llama", "mistral", "granite", "smollm3"], "weights of its width": ["granite"]}
+    wanted["like GPT-2"] = ["gpt2"]
+    assert sorted(expressed) == sorted(wanted.get(changes, []) if kind == "decoder" else [])
 
 
 @pytest.mark.parametrize("name", DROPOUTS)
