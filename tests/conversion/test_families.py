@@ -152,7 +152,9 @@ DROPOUTS = {
 NATIVE: dict[str, dict[str, Any]] = {
     "as it is": {},
     "weights of its width": width_fields(32),
-    "like GPT-2": dict(norm_type="layernorm", position_type="learned", ffn_type="mlp", attention_bias=True, mlp_bias=True),
+    "like GPT-2": dict(
+        norm_type="layernorm", position_type="learned", ffn_type="mlp", attention_bias=True, mlp_bias=True
+    ),
     "like BERT": dict(norm_type="layernorm", norm_position="post", position_type="learned", ffn_type="mlp"),
     "like T5": dict(position_type="relative", attention_scale=1.0),
 }
