@@ -197,15 +197,17 @@ def news(articles: Files, seed: int = 0, held_out: float = 0.2) -> dict[str, str
 
 def help_pages(english: Files, german: Files, most: int = 240, most_of_pairs: int = 80) -> dict[str, str]:
     """Pair the paragraphs that have the same place on the same page, and split by page: one page in twenty is held
-    out. A text stands in one part only, and once. Pages hold texts of `most` characters, pairs shorter ones: a small
-    model learns to translate phrases before sentences."""
+    out. A text stands in one part only, and once. Pages hold texts of `most` characters, each followed by its
+    translation, as in translation language modelling (Conneau and Lample, 2019,
+    https://huggingface.co/papers/1901.07291). Pairs are shorter: a small model learns to translate phrases before
+    sentences."""
     pages = [
         {re.sub(r"^.*/help/[^/]+/", "", path): content.decode("utf-8") for path, content in files.items()}
         for files in (english, german)
     ]
     rows: dict[str, list[dict[str, str]]] = {"train": [], "validation": []}
     seen: dict[str, set[str]] = {"train": set(), "validation": set()}
-    by_page: dict[str, dict[tuple[str, int], list[str]]] = {split: defaultdict(list) for split in rows}
+    by_page: dict[str, dict[str, list[str]]] = {split: defaultdict(list) for split in rows}
     held_out = {page for page in pages[0] if int(sha256(page.encode()).hexdigest(), 16) % 20 == 0}
     # Training first: what is held out must not stand in it.
     for page in sorted(pages[0].keys() & pages[1].keys(), key=lambda page: (page in held_out, page)):
@@ -219,8 +221,7 @@ def help_pages(english: Files, german: Files, most: int = 240, most_of_pairs: in
                 continue
             seen[split] |= {text.lower() for text in pair}
             rows[split].append({"source": pair[0], "target": pair[1]})
-            for language in (0, 1):
-                by_page[split][page, language].append(pair[language])
+            by_page[split][page] += pair
     for part in rows.values():
         random.Random(0).shuffle(part)  # so that the first thousand are a fair sample
     short = {
@@ -313,8 +314,8 @@ SOURCES = {
         url="https://help.libreoffice.org",
         split="Paragraphs with the same id on the same page are pairs. One page in twenty is held out, by the hash of "
         "its path; a held-out pair of which either side occurs in training was removed, and so was what came twice. "
-        "`pairs` has those of at most 80 characters; `pages` has longer texts too, page by page and language by "
-        "language.",
+        "`pairs` has those of at most 80 characters; `pages` has longer ones too, page by page, each text followed by "
+        "its translation.",
         packages=tuple(
             Package(
                 "apt-get", f"libreoffice-help-{code}", "4:7.4.7-1+deb12u14", "usr/share/libreoffice/help/*/text/*.html"

@@ -152,11 +152,12 @@ def test_pairs_are_split_by_page_and_no_text_is_in_both_parts(
     assert 0 < len(held_out) < 12
     assert len(train) + len(held_out) == 62
     # What is long is on a page, but no pair.
-    for text in (long, german_long):
-        assert sum(text in row["text"] for row in rows(folder / "pages" / "train.jsonl")) == 1
-        assert not any(text in row.values() for row in train)
+    texts = [row["text"] for row in rows(folder / "pages" / "train.jsonl")]
+    assert sum(f"{long}\n{german_long}" in text for text in texts) == 1
+    assert not any(text in row.values() for row in train for text in (long, german_long))
+    # A text, and then its translation.
     texts = [row["text"] for row in rows(folder / "pages" / "validation.jsonl")]
-    assert sorted(texts) == sorted(text for row in held_out for text in row.values())
+    assert sorted(texts) == sorted("\n".join(row.values()) for row in held_out)
     assert read_data_card(folder / "pages")["language"] == ["en", "de"]
 
 
