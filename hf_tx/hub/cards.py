@@ -136,7 +136,9 @@ def hardware() -> str:
     """Say what this process computes on."""
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
-    return f"{os.cpu_count()} CPU cores ({platform.machine()}), {torch.get_num_threads()} threads of torch"
+    number = torch.get_num_threads()
+    threads = "1 thread" if number == 1 else f"{number} threads"
+    return f"{os.cpu_count()} CPU cores ({platform.machine()}), {threads} of torch"
 
 
 def versions() -> dict[str, str]:
