@@ -315,6 +315,14 @@ def test_what_is_only_measured_has_the_classes_of_the_model(feature: Any, labels
     assert set(found["per_class"]) == {"ham", "spam", "eggs"}
 
 
+def test_an_empty_cell_makes_a_column_of_integers_one_of_floats() -> None:
+    labels = Labels.of_model(Value("float64"), PreTrainedConfig(id2label={0: "ham", 1: "spam"}))
+    assert [labels.number(label, "row 0") for label in (1.0, 0.0)] == [1, 0]
+    for label in (None, 0.5, float("nan")):
+        with pytest.raises(ValueError, match=f"row 1: label {label} is none of the 2 classes"):
+            labels.number(label, "row 1")
+
+
 def test_classes_that_the_model_does_not_have_are_refused() -> None:
     names = {0: "ham", 1: "spam"}
     labels = Labels.of_model(Value("string"), PreTrainedConfig(id2label=names))

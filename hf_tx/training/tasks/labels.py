@@ -63,6 +63,8 @@ class Labels:
         Raises:
             ValueError: there is no such class.
         """
+        if isinstance(label, float) and label.is_integer():
+            label = int(label)  # an empty cell makes a column of integers one of floats
         name = str(label)
         if self._of_dataset is not None and isinstance(label, int):
             name = self._of_dataset[label] if 0 <= label < len(self._of_dataset) else ""
