@@ -229,8 +229,22 @@ class TxTrainer(_Safe):
 
 
 class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
-    """The library's [`Seq2SeqTrainer`] with what [`TxTrainer`] adds. The arguments are those of
-    [`Seq2SeqTrainer`]."""
+    """The library's [`Seq2SeqTrainer`] with what [`TxTrainer`] adds, and
+
+    - a model that generates, wherever it is loaded, as it did when it was measured: `generation_max_length` and
+      `generation_num_beams` go into its generation config. The library keeps them to itself, and saves its default of
+      20 tokens.
+
+    The arguments are those of [`Seq2SeqTrainer`].
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        options: Any = self.args
+        if options.predict_with_generate and options.generation_config is None:
+            given = {"max_length": options.generation_max_length, "num_beams": options.generation_num_beams}
+            model: Any = self.model
+            model.generation_config.update(**{name: value for name, value in given.items() if value is not None})
 
 
 def _tensors(inputs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:

@@ -23,6 +23,7 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
+    GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
     pipeline,
@@ -192,6 +193,8 @@ def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> Non
     unusual |= {"label_smoothing_factor": 0.2}
     assert script.main(argv("encoder-decoder", "seq2seq", "renamed", max_steps=2, **unusual)) == 0
     measure_again("out")
+    writes = GenerationConfig.from_pretrained("out")
+    assert (writes.max_length, writes.num_beams) == (13, 2)
 
 
 def test_what_is_saved_works_in_a_pipeline(script: ModuleType) -> None:
