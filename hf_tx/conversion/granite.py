@@ -1,20 +1,14 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Granite."""
 
-from typing import Any
-
 from .family import DECODER, Family, decoder_heads
 from .fields import computed, same
-from .llama import ATTENTION_BIAS, LAYER, LLAMA_FIELDS, rope, weights
+from .llama import ATTENTION_BIAS, HEAD_DIM, LAYER, LLAMA_FIELDS, rope, weights
 
 
 def _unless(value: float, default: float) -> float | None:
     """A factor that is the default is none of ours."""
     return None if value == default else value
-
-
-def _head_scale(config: Any) -> float:
-    return (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) ** -0.5
 
 
 GRANITE = Family(
@@ -34,7 +28,7 @@ GRANITE = Family(
         computed(
             "attention_multiplier",
             "attention_scale",
-            lambda config: _unless(config.attention_multiplier, _head_scale(config)),
+            lambda config: _unless(config.attention_multiplier, HEAD_DIM.read(config)["head_dim"] ** -0.5),
             lambda settings: settings["attention_scale"] or settings["head_dim"] ** -0.5,
         ),
         computed(
