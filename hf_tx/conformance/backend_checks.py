@@ -345,8 +345,8 @@ def nothing_to_see(subject: BackendSubject) -> None:
 
 @BACKEND_CHECKS.add
 def large_scores(subject: BackendSubject) -> None:
-    """Scores of thousands give finite states, in float32 and bfloat16."""
-    for dtype in (torch.float32, torch.bfloat16):
+    """Scores of thousands give finite states, in float64, float32 and bfloat16."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
         for causal in (True, False):
             _, other = subject.pair(causal, attention_scale=1000.0)
             batch, inputs = _padded("left")

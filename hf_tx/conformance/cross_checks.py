@@ -202,8 +202,8 @@ def fully_masked_source(subject: CrossSubject) -> None:
 
 @CROSS_CHECKS.add
 def large_source(subject: CrossSubject) -> None:
-    """Inputs a thousand times as large give finite states and gradients, in float32 and bfloat16."""
-    for dtype in (torch.float32, torch.bfloat16):
+    """Inputs a thousand times as large give finite states and gradients, in float64, float32 and bfloat16."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
         model = subject.build(norm_type="none", ffn_type="none", embedding_scale=1000.0).to(dtype)
         _, batch, mask = _padded_source("right")
         actual = run(model, batch, tokens(2, LENGTH), attention_mask=mask)

@@ -328,9 +328,9 @@ def parameters_get_gradients(subject: MixerSubject) -> None:
 
 @MIXER_CHECKS.add
 def large_norms(subject: MixerSubject) -> None:
-    """Inputs a thousand times as large give finite states and gradients, in float32 and bfloat16."""
+    """Inputs a thousand times as large give finite states and gradients, in float64, float32 and bfloat16."""
     for causal in subject.directions:
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
             # Without norms nothing takes the size away before the mixer sees it.
             model = subject.build(causal, norm_type="none", ffn_type="none", embedding_scale=1000.0).to(dtype)
             what = f"{label(causal)}, {dtype}"

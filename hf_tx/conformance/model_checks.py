@@ -309,8 +309,8 @@ def deterministic_in_eval(subject: ModelSubject) -> None:
 
 @MODEL_CHECKS.add
 def large_embeddings(subject: ModelSubject) -> None:
-    """Embeddings a thousand times as large give finite outputs, in float32 and bfloat16."""
-    for dtype in (torch.float32, torch.bfloat16):
+    """Embeddings a thousand times as large give finite outputs, in float64, float32 and bfloat16."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
         model = subject.build()
         with torch.no_grad():
             model.get_input_embeddings().weight.mul_(1000.0)

@@ -75,7 +75,9 @@ def eager_attention_forward(
             scores = scores.clamp(min=torch.finfo(torch.float16).min)
     if s_aux is not None:
         scores = torch.cat((scores, s_aux.view(1, -1, 1, 1).to(scores.dtype).expand(*scores.shape[:3], 1)), dim=-1)
-    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    # In float32 the lowest number of float64 would be -inf, and a row that sees nothing would have no weights.
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    weights = weights.to(query.dtype)
     if s_aux is not None:
         weights = weights[..., :-1]
     weights = nn.functional.dropout(weights, p=dropout, training=module.training)

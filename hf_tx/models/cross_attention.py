@@ -75,7 +75,7 @@ class AdditiveCrossAttention(nn.Module):
         scores = self._scores(hidden_states, keys)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask[:, None], torch.finfo(scores.dtype).min)
-        weights = scores.softmax(-1, dtype=torch.float32).to(hidden_states.dtype)
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(hidden_states.dtype)
         dropped = nn.functional.dropout(weights, self.attention_dropout, self.training)
         combined = torch.cat((dropped @ sources, hidden_states), dim=-1)
         return torch.tanh(self.o_proj(combined)), weights[:, None]
