@@ -3,7 +3,6 @@
 
 import argparse
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +79,16 @@ def _expected(items: list[str]) -> dict[str, str]:
 
 def _checks(arguments: argparse.Namespace) -> list[Any]:
     from .. import conformance
+    from ..training.runs import json_option
 
     kind, name = arguments.kind, arguments.name
     if kind == "model":
         return conformance.check_model(_model(name), trust_remote_code=arguments.trust_remote_code)
     settings = {}
     if kind == "mixer" and arguments.settings:
-        settings["settings"] = (_json(arguments.settings),)
+        settings["settings"] = (json_option(arguments, "settings"),)
     checks = getattr(conformance, f"check_{kind}")(name, **settings)
     return list(checks)
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"--settings: is no JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"--settings {text}: must be an object.")
-    return found
 
 
 def _model(name: str) -> Any:

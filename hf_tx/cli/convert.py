@@ -2,8 +2,6 @@
 """`hf-tx convert`: checkpoints in and out."""
 
 import argparse
-import json
-from typing import Any
 
 HELP = "Convert a checkpoint of transformers into one of hf_tx, or back."
 
@@ -12,9 +10,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="a folder, or a name on the Hub")
     parser.add_argument("target", metavar="DST", help="the folder to write, new or empty")
     parser.add_argument("--mixers", help='other mixers, such as "sliding*3,full"')
-    parser.add_argument(
-        "--config-changes", metavar="JSON", type=_fields, help='other fields, such as {"sliding_window": 256}'
-    )
+    parser.add_argument("--config-changes", metavar="JSON", help='other fields, such as {"sliding_window": 256}')
     parser.add_argument("--context", metavar="N", type=int, help="make it read longer texts, of N tokens")
     parser.add_argument(
         "--context-method", metavar="METHOD", help="with --context: how rotary positions are scaled (default: yarn)"
@@ -24,18 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="of the weights, such as bfloat16 (default: the source's)")
 
 
-def _fields(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise argparse.ArgumentTypeError(f"{text}: is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"{text}: must be an object")
-    return found
-
-
 def run(arguments: argparse.Namespace) -> int:
     from ..conversion.folders import convert_checkpoint
+    from ..training.runs import json_option
 
     model = convert_checkpoint(
         arguments.source,
@@ -44,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         model_type=arguments.model_type,
         dtype=arguments.dtype,
         mixers=arguments.mixers,
-        config_changes=arguments.config_changes,
+        config_changes=json_option(arguments, "config_changes"),
         context=arguments.context,
         context_method=arguments.context_method,
     )

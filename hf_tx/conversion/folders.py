@@ -72,7 +72,7 @@ def convert_checkpoint(
         raise ValueError(f"{target}: is there already; name a folder that is new or empty.")
     changed = {
         "mixers": mixers,
-        "config_changes": config_changes,
+        "config_changes": config_changes or None,
         "context": context,
         "context_method": context_method,
     }

@@ -143,12 +143,14 @@ class RunArguments(DataArguments):
 
 
 def json_option(arguments: Any, name: str) -> dict[str, Any]:
-    """Return an option that is a JSON object.
+    """Return an option that is a JSON object; without it, an empty one.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is something else.
     """
     text, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+    if text is None:
+        return {}
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:

@@ -44,7 +44,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["model", "no/such/folder"], "is no folder"),
         (["model", "transformers:NoSuchModel"], "NoSuchModel"),
         (["model", "no_such_module:Model"], "no_such_module"),
-        (["mixer", "full", "--settings", "{"], "--settings: is no JSON"),
+        (["mixer", "full", "--settings", "{"], "--settings {: is no JSON"),
         (["mixer", "full", "--settings", "3"], "must be an object"),
         (["mixer", "full", "--expect", "causality"], "must be CHECK=REASON"),
         (["mixer", "full", "--expect", "causalty=x"], "'causalty', which is none of the checks"),

@@ -167,6 +167,8 @@ def test_a_broken_file_is_named_and_nothing_is_left(
         (["--context", "8"], "max_position_embeddings = 8: must be above the 64 that the model has"),
         (["--to-hf", "--context", "256", "--mixers", "full"], "mixers, context: changes of a model of hf_tx"),
         (["--dtype", "bf16"], "dtype = 'bf16': is no dtype of torch, such as 'bfloat16'"),
+        (["--config-changes", '{"a'], '--config-changes {"a: is no JSON: '),
+        (["--config-changes", "[1]"], "--config-changes [1]: must be an object"),
     ],
 )
 def test_options_without_a_meaning(
@@ -175,15 +177,6 @@ def test_options_without_a_meaning(
     assert main(["convert", str(source), str(tmp_path / "target"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"), [('{"a', 'config-changes: {"a: is no JSON: '), ("[1]", "config-changes: [1]: must be an")]
-)
-def test_changes_that_are_no_object(changes: str, message: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["convert", "source", "target", "--config-changes", changes])
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

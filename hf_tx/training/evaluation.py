@@ -1,0 +1,309 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Measuring models on texts and rows, side by side: what `scripts/evaluate.py` does."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+import transformers
+from accelerate import PartialState
+from transformers import AutoConfig
+
+from ..evaluation import TextResult, evaluate_texts, load_model, rank
+from ..evaluation.loading import AUTO_CLASSES, of_known_kind
+from ..evaluation.results import Task
+from ..models.version import __version__
+from ..objectives import OBJECTIVES
+from .data import check_columns, load_measured
+from .finetuning import RowArguments
+from .measuring import measure_objective, measure_task
+from .runs import json_option
+from .tasks import TASKS
+
+_PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")
+# Options of loading a model.
+_LOADING = ("trust_remote_code", "dtype", "attn_implementation")
+# Options that not everything has, with what has them.
+_OPTIONS = {
+    "objective_options": tuple(f"--objective {name}" for name in OBJECTIVES),
+    "context_length": (*(f"--task {name}" for name in _PREDICTING), *(f"--objective {name}" for name in OBJECTIVES)),
+    "stride": ("--task causal-lm",),
+    "label_column": ("--task seq2seq-lm", *(f"--task {name}" for name in TASKS)),
+    "max_length": tuple(f"--task {name}" for name in TASKS),
+    "doc_stride": ("--task question-answering",),
+    "max_answer_length": ("--task question-answering",),
+    "max_target_length": ("--task seq2seq",),
+    "generation_max_length": ("--task seq2seq",),
+    "generation_num_beams": ("--task seq2seq",),
+}
+
+
+@dataclass
+class EvaluationArguments(RowArguments):
+    """Which models are measured on what. See [`run_evaluation`]."""
+
+    model: list[str] = field(
+        kw_only=True, metadata={"action": "extend", "help": "Folders or Hub ids of models with a tokenizer."}
+    )
+    task: str | None = field(
+        default=None,
+        metadata={
+            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what finetune.py "
+            f"trains ({', '.join(TASKS)}). Default: causal-lm."
+        },
+    )
+    objective: str | None = field(
+        default=None,
+        metadata={"help": f"Instead of a task: the loss of what pretrain.py trains ({', '.join(OBJECTIVES)})."},
+    )
+    objective_options: str | None = field(
+        default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
+    )
+    text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
+    )
+    dataset: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
+    )
+    dataset_config: str | None = field(
+        default=None, metadata={"help": "The configuration of a dataset that has some."}
+    )
+    split: str | None = field(
+        default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
+    )
+    held_out: float | None = field(
+        default=None,
+        metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
+    )
+    seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
+    )
+    context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
+    stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
+    generation_max_length: int | None = field(
+        default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
+    )
+    generation_num_beams: int | None = field(default=None, metadata={"help": "Of seq2seq: beams of the search."})
+    batch_size: int = field(default=8, metadata={"help": "Windows or rows that go through a model together."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
+        default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
+    )
+    mixed_precision: Literal["bf16", "fp16"] | None = field(
+        default=None, metadata={"help": "Compute as a training with --bf16 or --fp16 does."}
+    )
+    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
+    output: str | None = field(default=None, metadata={"help": "JSON file to write the results to."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
+
+    def __post_init__(self) -> None:
+        if self.task is not None and self.objective is not None:
+            raise ValueError("give either --task or --objective: a task is measured in its own way")
+        if self.objective is None:
+            self.task = self.task or "causal-lm"
+        for option, value, known in (
+            ("--task", self.task, (*_PREDICTING, *TASKS)),
+            ("--objective", self.objective, OBJECTIVES),
+        ):
+            if value is not None and value not in known:
+                raise ValueError(f"{option} {value}: must be one of {', '.join(known)}")
+        if bool(self.text) == bool(self.dataset):
+            raise ValueError("give either --text or --dataset: where the data comes from")
+        if self.text and (self.split or self.dataset_config):
+            raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
+        if self.held_out is not None and not 0 < self.held_out <= 0.5:
+            raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
+        for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples").items():
+            option, fits = f"--{name.replace('_', '-')} {value}", _OPTIONS.get(name)
+            if fits is not None and self.what not in fits:
+                raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
+            least = 0 if name == "doc_stride" else 1
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{option}: must be at least {least}")
+
+    @property
+    def what(self) -> str:
+        """The option that says what is measured."""
+        return f"--task {self.task}" if self.objective is None else f"--objective {self.objective}"
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return options that are given."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def run_evaluation(arguments: EvaluationArguments) -> None:
+    """Evaluate the models, print the table, and write the results.
+
+    Raises:
+        ValueError, OSError, ImportError: an option, the data or a model does not serve.
+    """
+    _check(arguments)
+    names = ("text", "dataset", "dataset_config", "split", "held_out", "seed", "max_eval_samples")
+    rows = load_measured(**arguments.given(*names))
+    _check_models(arguments)
+    measure: Callable[..., Any] = _score_texts if arguments.task in _PREDICTING else _measure_rows
+    results, seconds = [], {}
+    for name in arguments.model:
+        started = time.monotonic()
+        results.append(measure(arguments, name, rows))
+        seconds[name] = round(time.monotonic() - started, 1)
+    state = PartialState()
+    if not state.is_main_process:
+        return
+    if arguments.task in _PREDICTING:
+        print(_summary(results))
+        found = [result.as_dict() for result in rank(results)]
+    else:
+        numbers = [name for name, value in results[0].items() if isinstance(value, int | float)]
+        print(_table(results, [name for name in numbers if all(name in result for result in results)]))
+        found = results
+    if arguments.output:
+        versions = {"hf_tx": __version__, "transformers": transformers.__version__, "torch": torch.__version__}
+        how = {"seconds": seconds, "processes": state.num_processes, "arguments": asdict(arguments)}
+        content = {"results": found, **how, "versions": versions}
+        part = Path(f"{arguments.output}.part")
+        part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        part.replace(arguments.output)
+        print(f"saved to {Path(arguments.output).resolve()}")
+
+
+def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
+    """Return the texts to predict, or pairs of source and target.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    pairs = arguments.task == "seq2seq-lm"
+    columns = arguments.columns or ["source" if pairs else "text"]
+    if len(columns) > 1:
+        raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
+    columns += [arguments.label_column or "target"] if pairs else []
+    check_columns(rows, columns)
+    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else list(rows[columns[0]])
+
+
+def _check(arguments: EvaluationArguments) -> None:
+    """Refuse what can be refused before anything is loaded.
+
+    Raises:
+        ValueError, OSError: with the option, its value and the rule.
+    """
+    if arguments.output:
+        output = Path(arguments.output).resolve()
+        if output.is_dir() or not output.parent.is_dir():
+            raise ValueError(f"--output {arguments.output}: must be a file in a folder that exists")
+        if output.exists() and not arguments.overwrite:
+            raise ValueError(f"--output {arguments.output}: exists; name another file, or give --overwrite")
+    if len(set(arguments.model)) < len(arguments.model):
+        raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
+
+
+def _auto_class_of(arguments: EvaluationArguments) -> Any:
+    """Return the class that loads what is measured."""
+    if arguments.objective is not None:
+        return OBJECTIVES[arguments.objective].auto_class
+    task = str(arguments.task)
+    return TASKS[task].auto_class if task in TASKS else AUTO_CLASSES[task]
+
+
+def _check_models(arguments: EvaluationArguments) -> None:
+    """Refuse a model that is not there, or is not for the task, before the first is evaluated.
+
+    Raises:
+        ValueError, OSError: with its name.
+    """
+    for name in arguments.model:
+        # A misspelt name or a model of another kind must not show after an hour with the models before it.
+        try:
+            config = AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
+        except OSError as error:
+            raise OSError(f"--model {name}: {error}") from error
+        with of_known_kind(name, str(arguments.objective or arguments.task)), torch.device("meta"):
+            _auto_class_of(arguments).from_config(config, trust_remote_code=arguments.trust_remote_code)
+
+
+def _measure_rows(arguments: EvaluationArguments, name: str, rows: Any) -> dict[str, Any]:
+    """Measure one model by an objective, or for what it was fine-tuned for; called on all processes.
+
+    Raises:
+        ValueError, OSError, ImportError: the model, its tokenizer, an option or the data do not serve.
+    """
+    shared = arguments.given(*_LOADING, "columns", "batch_size", "mixed_precision")
+    if arguments.objective is not None:
+        shared |= arguments.given("context_length", "seed")
+        objective_options = json_option(arguments, "objective_options")
+        found = measure_objective(name, arguments.objective, rows, objective_options=objective_options, **shared)
+    else:
+        shared |= arguments.given("label_column", "max_length", "generation_max_length", "generation_num_beams")
+        task_options = arguments.given("doc_stride", "max_answer_length", "max_target_length")
+        found = measure_task(name, str(arguments.task), rows, task_options=task_options, **shared)
+    return {"name": name, **found}
+
+
+def _score_texts(arguments: EvaluationArguments, name: str, rows: Any) -> TextResult:
+    """Measure how one model predicts texts; called on all processes.
+
+    Raises:
+        ValueError, OSError, ImportError: the model, its tokenizer, an option or the data do not serve.
+    """
+    task = cast(Task, arguments.task)
+    # Without being told, it takes several processes without GPUs for several single ones.
+    state = PartialState(cpu=not torch.accelerator.is_available())
+    texts = _texts_of(arguments, rows)
+    model, tokenizer = load_model(name, task, device=str(state.device), **arguments.given(*_LOADING))
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, None: None}[arguments.mixed_precision]
+    with torch.autocast(state.device.type, dtype, enabled=dtype is not None):
+        return evaluate_texts(
+            model,
+            tokenizer,
+            texts,
+            task=task,
+            context_length=arguments.context_length,
+            stride=arguments.stride,
+            batch_size=arguments.batch_size,
+            name=name,
+            description=name,
+            state=state,
+        )
+
+
+def _table(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Return measures as a table."""
+    cells = [["model", *(column.replace("_", " ") for column in columns)]]
+    for row in rows:
+        values = [row[column] for column in columns]
+        cells.append(
+            [row["name"], *(f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in values)]
+        )
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
+    )
+
+
+def _summary(results: list[TextResult]) -> str:
+    """Return the table of language models, the best first, and what must be known to read it."""
+    ranked = rank(results)
+    kind = "pseudo_" if ranked[0].task == "masked-lm" else ""
+    columns = [f"{kind}bits_per_byte", f"{kind}perplexity", "accuracy", "tokens", "bytes", "unknown_tokens"]
+    notes = []
+    try:
+        rank(results, by="perplexity")
+    except ValueError as error:
+        columns.remove(f"{kind}perplexity")
+        notes.append(f"perplexity is not shown: {error}")
+    notes += [
+        f"{result.name}: the tokenizer does not keep all of the text, so that the model had less to predict"
+        for result in ranked
+        if not result.lossless
+    ]
+    return "\n".join([_table([result.as_dict() for result in ranked], columns), *notes])
