@@ -162,11 +162,12 @@ _DECODER_NAMES = {
 }
 
 
-def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-5) -> None:
-    """Compare relative to the scale of what is expected: single values may cancel to nearly zero."""
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-5, least: float = 1e-3) -> None:
+    """Compare relative to the scale of what is expected: single values may cancel to nearly zero. All of them may: the
+    scale is at least `least`, which says of what size the terms are."""
     assert actual.shape == expected.shape, (tuple(actual.shape), tuple(expected.shape))
     assert torch.isfinite(actual).all(), "not finite"
-    scale = expected.abs().amax().clamp(min=1e-3)
+    scale = expected.abs().amax().clamp(min=least)
     error = ((actual - expected).abs().amax() / scale).item()
     assert error <= tolerance, f"differs by {error:.2e} of the largest value"
 

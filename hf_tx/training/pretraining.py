@@ -259,9 +259,12 @@ class Pretraining(Run):
         """Return the loss of a unigram model of the labels of training rows, or nothing if labels are no tokens."""
         if not isinstance(self.objective, TokenObjective):
             return ()
-        unigram = UnigramModel(islice(self._labels(self.trainer.train_dataset), _MOST_COUNTED), len(self.tokenizer))
+        labels = self._labels(self.trainer.train_dataset)
+        unigram = UnigramModel(islice(labels, _MOST_COUNTED), len(self.tokenizer))
+        more = next(labels, None) is not None
         scores = map(unigram.score, self._labels(self.trainer.eval_dataset))
-        return sum(scores, start=Score(0.0, 0, 0)).loss, "unigram model"
+        loss = sum(scores, start=Score(0.0, 0, 0)).loss
+        return loss, f"unigram model of {_MOST_COUNTED:,} rows" if more else "unigram model"
 
     def _labels(self, rows: Any) -> Iterator[list[int]]:
         """Return what is to be predicted in each row, as the first epoch draws it."""
