@@ -101,12 +101,15 @@ def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: s
     expected.loss.backward()
     actual.loss.backward()
     pairs = gradients(theirs, ours)
-    largest = max(value.abs().max().item() for _, value in pairs.values())
+    scales = {name: value.abs().max().item() for name, (_, value) in pairs.items()}
+    largest = max(scales.values())
     for name, (mine, value) in pairs.items():
         if name.endswith("embed_tokens.weight") and theirs.get_input_embeddings().padding_idx is not None:
             mine[theirs.config.pad_token_id] = value[theirs.config.pad_token_id] = 0  # theirs has no gradient there
-        # Some gradients are zero but for rounding, such as those of the biases of keys.
-        assert_close(mine, value, name, scale=max(value.abs().max().item(), 1e-2 * largest))
+        # Some gradients are zero but for rounding, such as those of the biases of keys: the gradient of a softmax
+        # subtracts numbers of the size of the gradients of values.
+        of_values = name.replace("q_proj", "v_proj").replace("k_proj", "v_proj")
+        assert_close(mine, value, name, scale=max(scales[name], scales.get(of_values, 0.0), 1e-2 * largest))
 
 
 @pytest.mark.parametrize("beams", [1, 3], ids=["greedy", "beam"])
