@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 import hf_tx
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.whole import write_json
 from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.tokenization.training import Family
@@ -351,9 +352,7 @@ def run(job: Job, scratch: str, started: float) -> None:
         "arguments": asdict(job.arguments),
         "versions": {"hf_tx": hf_tx.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
     }
-    part = job.output / ".results.json"
-    part.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    part.replace(job.output / "results.json")
+    write_json(job.output / "results.json", results)
     summarise(results, job.output)
 
 

@@ -2,10 +2,11 @@
 """Saving a tokenizer into a folder of its own, whole or not at all."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
+
+from ..common.whole import whole_folder
 
 # What the versions of transformers have written for a tokenizer. A folder with anything else is never replaced.
 _TOKENIZER_FILES = frozenset(
@@ -80,16 +81,6 @@ def save_tokenizer(
         PermissionError: As `check_output_folder`.
     """
     path = check_output_folder(folder, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
-        new, old = Path(temporary, "new"), Path(temporary, "old")
+    with whole_folder(path) as new:
         tokenizer.save_pretrained(new)
-        if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
     return path

@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Measuring models on texts and rows, side by side: what `scripts/evaluate.py` does."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig
 
+from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
 from ..evaluation.results import Task
@@ -170,9 +170,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         versions = {"hf_tx": __version__, "transformers": transformers.__version__, "torch": torch.__version__}
         how = {"seconds": seconds, "processes": state.num_processes, "arguments": asdict(arguments)}
         content = {"results": found, **how, "versions": versions}
-        part = Path(f"{arguments.output}.part")
-        part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        part.replace(arguments.output)
+        write_json(arguments.output, content)
         print(f"saved to {Path(arguments.output).resolve()}")
 
 

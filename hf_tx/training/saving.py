@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .. import models
+from ..common.whole import whole_folder
 
 
 class _Savable(Protocol):
@@ -97,17 +98,7 @@ def save_checkpoint(folder: str | os.PathLike[str], *parts: _Savable, overwrite:
         OSError: as `check_checkpoint_folder`.
     """
     path = check_checkpoint_folder(folder, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
-        new, old = Path(temporary, "new"), Path(temporary, "old")
+    with whole_folder(path) as new:
         for part in parts:
             part.save_pretrained(new)
-        if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
     return path
