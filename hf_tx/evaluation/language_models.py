@@ -12,9 +12,8 @@ from torch import nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel
 
+from ..models.losses import IGNORE
 from .scores import Score
-
-IGNORE = -100
 
 
 @contextmanager
@@ -80,11 +79,9 @@ def score_targets(
     Raises:
         ValueError: the model gives NaN.
     """
-    total = Score(0.0, 0, 0)
     with evaluating(model):
-        for inputs, targets in tqdm(batches, description, disable=description is None, leave=False):
-            total = sum(score_rows(model, inputs, targets), start=total)
-    return total
+        bar = tqdm(batches, description, disable=description is None, leave=False)
+        return Score.total(score for inputs, targets in bar for score in score_rows(model, inputs, targets))
 
 
 def causal_windows(

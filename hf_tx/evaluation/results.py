@@ -47,7 +47,7 @@ class TextResult:
     @property
     def score(self) -> Score:
         """The score of all tokens."""
-        return sum(self.scores, start=Score(0.0, 0, 0))
+        return Score.total(self.scores)
 
     @property
     def perplexity(self) -> float:
@@ -80,6 +80,19 @@ class TextResult:
             "texts_digest": self.texts_digest,
             "tokens_digest": self.tokens_digest,
             "settings": self.settings,
+        }
+
+    def as_metric(self) -> dict[str, Any]:
+        """Return what the modules of `evaluate` give: the perplexity of each text, their mean, and the measures of all."""
+        perplexities = [score.perplexity for score in self.scores]
+        return {
+            "perplexities": perplexities,
+            "mean_perplexity": sum(perplexities) / len(perplexities),
+            "perplexity": self.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "tokens": self.score.num_tokens,
+            "bytes": self.num_bytes,
+            "unknown_tokens": self.num_unknown,
         }
 
 

@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .language_models import IGNORE, causal_windows, evaluating, masked_windows, score_rows
+from ..models.losses import IGNORE
+from .language_models import causal_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
 from .processes import shared
 from .results import Task, TextResult

@@ -8,7 +8,7 @@ sees nothing of the other pieces in its row. Only the end of the last row is pad
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from .batches import IGNORE
+from ..models.losses import IGNORE
 
 
 def cut_documents(

@@ -283,7 +283,7 @@ class Comparison:
         unigram, found = UnigramModel(train, len(self.tokenizer)), {}
         for name, texts in self.measured.items():
             documents = encode_documents(self.tokenizer, texts)
-            score = sum((unigram.score(document.token_ids) for document in documents), start=Score(0.0, 0, 0))
+            score = Score.total(unigram.score(document.token_ids) for document in documents)
             found[name] = score.bits_per_byte(self.recipe.num_bytes(documents))
         return found
 
