@@ -46,6 +46,7 @@ from hf_tx.training import (
     split_documents,
     width_fields,
 )
+from hf_tx.training.data import flag
 
 HERE = Path(__file__).resolve().parent
 TEXT = HERE / "data" / "state_of_the_union.txt"
@@ -116,7 +117,7 @@ def parse(argv: Sequence[str] | None) -> Arguments:
     for name, least in {"steps": 1, "seed": 0, "batch_size": 1, "context_length": 8, "max_new_tokens": 1}.items():
         value = getattr(arguments, name)
         if value < least:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+            raise ValueError(f"{flag(name)} {value}: must be at least {least}")
     if not 0 < arguments.learning_rate < math.inf:
         raise ValueError(f"--learning-rate {arguments.learning_rate}: must be above 0")
     if not 0 < arguments.held_out <= 0.5:

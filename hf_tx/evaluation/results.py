@@ -83,7 +83,7 @@ class TextResult:
         }
 
     def as_metric(self) -> dict[str, Any]:
-        """Return what the modules of `evaluate` give: the perplexity of each text, their mean, and the measures of all."""
+        """Return what the modules of `evaluate` give: perplexities of the texts, their mean, and measures of all."""
         perplexities = [score.perplexity for score in self.scores]
         return {
             "perplexities": perplexities,

@@ -10,6 +10,11 @@ from ..tokenization.corpus import TABLES
 from .corpus import read_documents, split_documents
 
 
+def flag(name: str) -> str:
+    """Return how a command line spells an option: `--max-length` for `max_length`."""
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass
 class DataArguments:
     """Where the data comes from: `text` or `dataset`."""
@@ -51,7 +56,7 @@ class DataArguments:
         for name in ("max_train_samples", "max_eval_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least 1.")
+                raise ValueError(f"{flag(name)} {value}: must be at least 1.")
 
 
 class Splits(NamedTuple):

@@ -18,7 +18,7 @@ from ..evaluation.loading import AUTO_CLASSES, of_known_kind
 from ..evaluation.results import Task
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
-from .data import check_columns, load_measured
+from .data import check_columns, flag, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
 from .runs import json_option
@@ -123,7 +123,7 @@ class EvaluationArguments(RowArguments):
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
         for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples").items():
-            option, fits = f"--{name.replace('_', '-')} {value}", _OPTIONS.get(name)
+            option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
             least = 0 if name == "doc_stride" else 1

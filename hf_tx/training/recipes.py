@@ -194,9 +194,8 @@ class EncoderRecipe(Recipe):
         """Score masked tokens of the documents."""
         batches = [(batch, batch.pop("labels")) for batch in self.held_out_batches(documents, batch_size)]
         masked = [targets[targets >= 0].tolist() for _, targets in batches]
-        return Measurement(
-            score_targets(model, batches, description=_BAR), Score.total(map(unigram.score, masked)), None
-        )
+        score = score_targets(model, batches, description=_BAR)
+        return Measurement(score, Score.total(map(unigram.score, masked)), None)
 
     def prompts(self, texts: Sequence[str]) -> list[str]:
         """Return the first words of some lines, with a mask in place of one in the middle."""
