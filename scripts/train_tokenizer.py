@@ -46,11 +46,11 @@ class Arguments:
 
 
 def run(arguments: Arguments) -> None:
-    """Trains, saves and describes the tokenizer.
+    """Train, save and describe the tokenizer.
 
     Raises:
-        ValueError: If the options or the texts do not serve.
-        OSError: If a file cannot be read, or the folder not be written.
+        ValueError: the options or the texts do not serve.
+        OSError: a file cannot be read, or the folder not be written.
     """
     if bool(arguments.text) == bool(arguments.dataset):
         raise ValueError("give either --text or --dataset")
@@ -100,7 +100,7 @@ def _describe(tokenizer: PreTrainedTokenizerFast, sample: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 2 for what the user can mend."""
+    """Run the command and return its exit code: 2 for what the user can mend."""
     description = __doc__.partition("\n\n")[0]
     return run_script(
         "train_tokenizer.py",

@@ -97,7 +97,7 @@ class TextResult:
 
 
 def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[TextResult]:
-    """Orders models from the best to the worst.
+    """Order models from the best to the worst.
 
     Args:
         results: of models that scored the same texts in the same way.

@@ -59,7 +59,7 @@ class Continuation(SourceObjective):
 def continuation_pairs(
     token_ids: Sequence[int], *, source_length: int, target_length: int, eos_token_id: int, closes: bool = True
 ) -> list[dict[str, list[int]]]:
-    """Cuts a document into continuations, each with the tokens before it.
+    """Cut a document into continuations, each with the tokens before it.
 
     Every token stands in exactly one target. The first target has an empty prefix.
 

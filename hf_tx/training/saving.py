@@ -41,7 +41,7 @@ def _belongs_to_checkpoint(path: Path) -> bool:
 
 
 def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Checks that a checkpoint may be saved to a folder, and leaves nothing behind.
+    """Check that a checkpoint may be saved to a folder, and leave nothing behind.
 
     Args:
         folder: the folder. It and its parents need not exist.
@@ -82,7 +82,7 @@ def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool =
 
 
 def save_checkpoint(folder: str | os.PathLike[str], *parts: _Savable, overwrite: bool = False) -> Path:
-    """Saves a model, its tokenizer and the like, so that the folder holds either all of them or what it held before.
+    """Save a model, its tokenizer and the like, so that the folder holds either all of them or what it held before.
 
     The files are written beside the folder and moved into place as a whole.
 
