@@ -18,7 +18,7 @@ from ..evaluation.loading import AUTO_CLASSES, of_known_kind
 from ..evaluation.results import Task
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
-from .data import check_columns, flag, load_measured
+from .data import SourceArguments, check_columns, flag, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
 from .runs import json_option
@@ -43,7 +43,7 @@ _OPTIONS = {
 
 
 @dataclass
-class EvaluationArguments(RowArguments):
+class EvaluationArguments(RowArguments, SourceArguments):
     """Which models are measured on what. See [`run_evaluation`]."""
 
     model: list[str] = field(
@@ -63,17 +63,6 @@ class EvaluationArguments(RowArguments):
     objective_options: str | None = field(
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
-    text: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
-    )
-    dataset: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
-    )
-    dataset_config: str | None = field(
-        default=None, metadata={"help": "The configuration of a dataset that has some."}
-    )
     split: str | None = field(
         default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
     )
@@ -82,11 +71,6 @@ class EvaluationArguments(RowArguments):
         metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
-    )
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
     stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
     generation_max_length: int | None = field(
