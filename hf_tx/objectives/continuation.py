@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from transformers import AutoModelForSeq2SeqLM
 
-from .batches import Batch, pad_pairs
 from .objective import SourceObjective
 
 
@@ -26,7 +24,6 @@ class Continuation(SourceObjective):
     closes: bool = True
 
     name = "continuation"
-    auto_class = AutoModelForSeq2SeqLM
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types."""
@@ -50,10 +47,6 @@ class Continuation(SourceObjective):
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
         """Refuse the row: what comes next is not in it."""
         raise ValueError(f"{self.name} needs rows with labels: make them of texts with prepare().")
-
-    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
-        """Pad sources and labels."""
-        return pad_pairs(examples, self.tokenizer)
 
 
 def continuation_pairs(
