@@ -17,6 +17,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.hub import get_checkpoint_shard_files, resolve_revision
 
 from ..models.modeling_base import TxPreTrainedModel
+from .building import device_of
 from .families import family_named, family_of
 from .family import Head
 
@@ -135,7 +136,7 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
         dtype=model.dtype if loaded or len(dtypes) < 2 else None,
         backend=None if loaded else model.config._attn_implementation,
-        device=None if model.device.type == "cpu" else model.device,
+        device=device_of(model),
         training=model.training,
         generation_config=copies.deepcopy(getattr(model, "generation_config", None)),
     )
