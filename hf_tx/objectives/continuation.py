@@ -13,7 +13,7 @@ from .objective import SourceObjective
 @dataclass(eq=False, kw_only=True)
 class Continuation(SourceObjective):
     """Read a piece of a text, and write the next, each half of `max_length`: prefix language modelling with an
-    encoder. See [`TokenObjective`] and `continuation_pairs`.
+    encoder. See [`SourceObjective`] and `continuation_pairs`.
 
     `labels` are the next tokens, with `<eos>` after the end of a document. Nothing is drawn at random.
 

@@ -18,7 +18,7 @@ _SHORTEST_MEAN = 0.1
 @dataclass(eq=False, kw_only=True)
 class Denoising(SourceObjective):
     """Damage a text, and write it as it was (Lewis et al., 2020, https://huggingface.co/papers/1910.13461). See
-    [`TokenObjective`].
+    [`SourceObjective`].
 
     `labels` are all tokens of the text, with its special tokens. A row is one piece of a document. What is damaged is
     between the special tokens that the tokenizer puts around a text, in the order of the arguments; other special

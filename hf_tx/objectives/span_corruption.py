@@ -15,7 +15,7 @@ from .texts import frame_of
 @dataclass(eq=False, kw_only=True)
 class SpanCorruption(SourceObjective):
     """Leave spans out of a text, and write them (Raffel et al., 2020, https://huggingface.co/papers/1910.10683). See
-    [`TokenObjective`].
+    [`SourceObjective`].
 
     In the source, a sentinel (`<extra_id_0>`, `<extra_id_1>` ...) stands for each span. `labels` are the spans, each
     after its sentinel, and `<eos>`: `a <extra_id_0> d </s>` and `<extra_id_0> b c </s>`. Special tokens are never left
