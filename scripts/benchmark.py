@@ -21,7 +21,7 @@ from hf_tx.analysis import benchmark
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describes the options."""
+    """Describe the options."""
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = result.add_subparsers(dest="command", required=True)
     attention = commands.add_parser("attention", help="time and memory of mixers with backends")
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 2 for what the user can mend."""
+    """Run the command and return its exit code: 2 for what the user can mend."""
     options = vars(parser().parse_args(argv))
     command, output = options.pop("command"), options.pop("output")
     try:

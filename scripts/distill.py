@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-
+from hf_tx.cli import BAD_INPUT
 from hf_tx.cli.arguments import parse_options
 from hf_tx.training import Healing, HealingSettings
 from hf_tx.training.runs import json_option
@@ -50,7 +49,7 @@ def prepare(argv: Sequence[str] | None) -> Healing:
     """Parse the options, and do all that can go wrong before the first step.
 
     Raises:
-        ValueError, StrictDataclassError, OSError, ImportError: an option does not serve.
+        ValueError, OSError, ImportError: an option does not serve.
     """
     arguments, settings = parse_options((Arguments, HealingSettings), argv, __doc__.partition("\n\n")[0])
     changes = json_option(arguments, "config_changes")
@@ -105,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         describe(healing)
         results = healing.run()
         summarise(results, healing.output)
-    except (ValueError, StrictDataclassError, OSError, ImportError) as error:
+    except BAD_INPUT as error:
         print(f"distill.py: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 import hf_tx
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.whole import write_json
 from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.tokenization.training import Family
@@ -45,6 +46,7 @@ from hf_tx.training import (
     split_documents,
     width_fields,
 )
+from hf_tx.training.data import flag
 
 HERE = Path(__file__).resolve().parent
 TEXT = HERE / "data" / "state_of_the_union.txt"
@@ -115,7 +117,7 @@ def parse(argv: Sequence[str] | None) -> Arguments:
     for name, least in {"steps": 1, "seed": 0, "batch_size": 1, "context_length": 8, "max_new_tokens": 1}.items():
         value = getattr(arguments, name)
         if value < least:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+            raise ValueError(f"{flag(name)} {value}: must be at least {least}")
     if not 0 < arguments.learning_rate < math.inf:
         raise ValueError(f"--learning-rate {arguments.learning_rate}: must be above 0")
     if not 0 < arguments.held_out <= 0.5:
@@ -351,9 +353,7 @@ def run(job: Job, scratch: str, started: float) -> None:
         "arguments": asdict(job.arguments),
         "versions": {"hf_tx": hf_tx.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
     }
-    part = job.output / ".results.json"
-    part.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    part.replace(job.output / "results.json")
+    write_json(job.output / "results.json", results)
     summarise(results, job.output)
 
 

@@ -45,13 +45,14 @@ class Arguments:
     overwrite: bool = field(default=False, metadata={"help": "Replace a tokenizer that is in the output folder."})
 
 
-def run(arguments: Arguments) -> None:
-    """Trains, saves and describes the tokenizer.
+def make_tokenizer(argv: Sequence[str] | None) -> None:
+    """Train, save and describe the tokenizer.
 
     Raises:
-        ValueError: If the options or the texts do not serve.
-        OSError: If a file cannot be read, or the folder not be written.
+        ValueError: the options or the texts do not serve.
+        OSError: a file cannot be read, or the folder not be written.
     """
+    arguments = parse_options(Arguments, argv, __doc__.partition("\n\n")[0])
     if bool(arguments.text) == bool(arguments.dataset):
         raise ValueError("give either --text or --dataset")
     check_output_folder(arguments.output, overwrite=arguments.overwrite)
@@ -100,14 +101,8 @@ def _describe(tokenizer: PreTrainedTokenizerFast, sample: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 2 for what the user can mend."""
-    description = __doc__.partition("\n\n")[0]
-    return run_script(
-        "train_tokenizer.py",
-        lambda argv: run(parse_options(Arguments, argv, description)),
-        argv,
-        interrupted="interrupted, nothing was saved",
-    )
+    """Run the command and return its exit code: 2 for what the user can mend."""
+    return run_script("train_tokenizer.py", make_tokenizer, argv, interrupted="interrupted, nothing was saved")
 
 
 if __name__ == "__main__":

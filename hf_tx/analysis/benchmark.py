@@ -219,9 +219,9 @@ def mixer_step(mixer: str, backend: str, length: int) -> Callable[[], None]:
         ffn_type="none",
         norm_type="none",
         max_position_embeddings=length,
+        attn_implementation=backend,
     )
     torch.manual_seed(0)
-    settings["attn_implementation"] = backend
     model = TxDecoderModel(TxDecoderConfig(**settings))
     inputs = torch.randn(1, length, HEADS * HEAD_DIM, requires_grad=True)
 

@@ -21,21 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from transformers.utils import logging as library
-
     from ..analysis import estimate
+    from ..common.quiet import without_warnings
 
     # A model that is never run for real has nothing to warn of, and fake tensors log what they also raise.
     fakes = logging.getLogger("torch._subclasses")
-    before, level = library.get_verbosity(), fakes.level
-    library.set_verbosity_error()
+    level = fakes.level
     fakes.setLevel(logging.CRITICAL)
     try:
-        costs = estimate(
-            arguments.model, arguments.context, arguments.batch, arguments.dtype, arguments.attn_implementation
-        )
+        with without_warnings():
+            costs = estimate(
+                arguments.model, arguments.context, arguments.batch, arguments.dtype, arguments.attn_implementation
+            )
     finally:
-        library.set_verbosity(before)
         fakes.setLevel(level)
     if arguments.json:
         print(json.dumps({**dataclasses.asdict(costs), "attention_share": costs.attention_share}, indent=2))

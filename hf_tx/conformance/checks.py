@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from transformers.utils import logging
+
+from ..common.quiet import without_progress_bars, without_warnings
 
 
 class Skip(Exception):
@@ -96,22 +97,15 @@ def _conditions() -> Iterator[None]:
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
     memory: Any = torch.utils.deterministic
     fills = memory.fill_uninitialized_memory
-    verbosity = logging.get_verbosity()
-    progress = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     torch.use_deterministic_algorithms(True, warn_only=True)
     memory.fill_uninitialized_memory = True
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), without_progress_bars(), without_warnings():
             torch.manual_seed(0)
             yield
     finally:
         memory.fill_uninitialized_memory = fills
         torch.use_deterministic_algorithms(deterministic, warn_only=warns)
-        logging.set_verbosity(verbosity)
-        if progress:
-            logging.enable_progress_bar()
 
 
 def _reason(check: Check, expected_failures: Mapping[str, str]) -> str | None:

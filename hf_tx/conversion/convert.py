@@ -4,26 +4,20 @@
 import copy as copies
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedConfig
-from transformers.initialization import no_init_weights
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.utils import find_adapter_config_file, logging
-from transformers.utils.hub import resolve_revision
 
-from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
+from ..common.quiet import without_progress_bars, without_warnings
 from ..models.backend_rules import refusal
-from ..models.configuration_storage import _ALIASES
 from ..models.registry import nearest
-from .families import FAMILIES, REFUSED
+from .building import build_config, changes_with_mixers, class_named, device_of, empty_model, require_shapes
+from .families import FAMILIES, family_of
+from .families import family_named as family_named  # kept for those who import it from here
 from .family import Family, Head
 from .fields import NotExpressible
 from .sources import (
@@ -32,15 +26,12 @@ from .sources import (
     Source,
     StoredTensor,
     dtypes_of,
-    find_weights,
-    of_files,
+    of_checkpoint,
     of_model,
     refuse_adapters,
     require_ours,
 )
 from .weights import Match, Plan
-
-logger = logging.get_logger(__name__)
 
 
 def from_hf(
@@ -103,7 +94,7 @@ def from_hf(
         raise ValueError(f"config_changes = {config_changes!r}: must be a dict of fields and their values.")
     in_memory = isinstance(source, PreTrainedModel)
     hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
-    for found in [of_model(source)] if in_memory else _sources(source, dtype, hub):
+    for found in [of_model(source)] if in_memory else of_checkpoint(source, dtype, hub):
         plain, plan, dropped, problem = _translate(found)
         if problem is None:
             break
@@ -118,7 +109,7 @@ def from_hf(
     changed = _changed(plain, mixers, config_changes)
     if attn_implementation is None and found.backend is not None and refusal(changed, found.backend) is None:
         attn_implementation = found.backend
-    with _no_progress_bar():
+    with without_progress_bars():  # what is in memory already is not worth one
         model, info = type(plain).from_pretrained(
             None,
             config=changed,
@@ -159,10 +150,10 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     origin = model.config.origin or {}
     model_type = model_type or origin.get("model_type")
     if model_type is None:
-        raise ValueError(f"this model was not converted: name its family by model_type, one of {_known()}.")
+        raise ValueError(f"this model was not converted: name its family by model_type, one of {', '.join(FAMILIES)}.")
     if model_type not in FAMILIES:
         raise ValueError(
-            f"model_type = {model_type!r}: is not known.{nearest(model_type, FAMILIES)} Known: {_known()}"
+            f"model_type = {model_type!r}: is not known.{nearest(model_type, FAMILIES)} Known: {', '.join(FAMILIES)}"
         )
     family = FAMILIES[model_type].for_class(type(model).__name__)
     if type(model.config).model_type != family.kind.model_type:
@@ -185,13 +176,13 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
         )
     cls = getattr(transformers, head.theirs)
     pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
-    with _no_progress_bar(), _no_report():  # it would name what is dropped
+    with without_progress_bars(), without_warnings():  # they would name what is dropped
         theirs, info = cls.from_pretrained(
             None,
             config=config,
             state_dict={name: weight.clone() for name, weight in plan.to_theirs(state).items()},
             dtype=model.dtype,
-            device_map=_where(model),
+            device_map=device_of(model),
             output_loading_info=True,
             **({"add_pooling_layer": model.pooler is not None} if pools else {}),
         )
@@ -221,121 +212,6 @@ def plan_of(model: Any, family: Family | None = None, head: Head | None = None) 
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """What is in memory already is not worth one."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _no_report() -> Iterator[None]:
-    """Leave out what the library says of a load."""
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-
-
-def _where(model: PreTrainedModel) -> torch.device | None:
-    """Return the device to load to, which is the CPU if nobody says so."""
-    return None if model.device.type == "cpu" else model.device
-
-
-def class_named(name: str) -> Any:
-    """Return the class of ours that has this name."""
-    modules = (modeling_decoder, modeling_encoder, modeling_encoder_decoder)
-    return next(getattr(module, name) for module in modules if hasattr(module, name))
-
-
-def _known() -> str:
-    return ", ".join(FAMILIES)
-
-
-def family_of(config: Any) -> Family:
-    """Return the family of a config of theirs.
-
-    Raises:
-        NotExpressible: there is none.
-    """
-    family = family_named(config.model_type)
-    if getattr(config, "quantization_config", None) is not None:
-        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
-    return family
-
-
-def family_named(name: str) -> Family:
-    """Return the family that has this name in the library.
-
-    Raises:
-        NotExpressible: there is none.
-        ValueError: the name is one of ours.
-    """
-    if name.startswith("hf_tx"):
-        raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
-    if name not in FAMILIES:
-        raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {_known()}"))
-    return FAMILIES[name]
-
-
-def _sources(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
-    """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
-    the library loads it, which knows what older versions of it wrote."""
-    if not isinstance(source, str | Path):
-        way_out = "; merge its adapters (merge_and_unload)" if hasattr(source, "merge_and_unload") else ""
-        raise ValueError(
-            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name{way_out}."
-        )
-    hub["revision"] = resolve_revision(source, **hub)
-    if find_adapter_config_file(str(source), **hub) is not None:
-        raise ValueError(
-            f"{source}: holds adapters; merge them (merge_and_unload of peft), and pass the model as source."
-        )
-    stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
-    if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
-        family_named(stored["model_type"])
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
-    family = family_of(config)
-    if not config.architectures:
-        raise ValueError(
-            f"{source}: config.json names no architectures; load the model yourself and pass it as source."
-        )
-    family = family.for_class(config.architectures[0])
-    head = family.head_of(config.architectures[0])
-    family.read(config)  # refuses before weights are loaded
-    cls = getattr(transformers, head.theirs)
-    if getattr(config, "transformers_weights", None) is None:
-        files = find_weights(str(source), hub)
-        if files is None:
-            raise OSError(
-                f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they "
-                "are read: load it with transformers if you trust it, and pass the model as source, or save it anew."
-            )
-        if config.dtype is not None:
-            yield of_files(str(source), files, config, cls, _output(head), hub)
-    try:
-        options = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
-        model, info = cls.from_pretrained(source, **options, **hub)
-    except (OSError, RuntimeError) as error:
-        raise OSError(f"{source}: its weights do not load: {error}") from error
-    yield of_model(model, loaded=True, missing=info["missing_keys"])
-
-
-def _output(head: Head) -> str | None:
-    """Return their name of the weight of the output layer."""
-    names = (
-        f"{each.theirs.removesuffix('.weight')}.weight" for each in head.rules if each.ours[0].startswith("lm_head")
-    )
-    return next(names, None)
-
-
 def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
     """Return a model of ours without weights, whose weights are whose, what is dropped and why, and what does not
     fit."""
@@ -355,57 +231,6 @@ def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
 def _origin(found: Source) -> dict[str, Any]:
     config = json.loads(found.config.to_json_string(use_diff=False))
     return {"model_type": found.config.model_type, "architecture": found.cls.__name__, "config": config}
-
-
-def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | None) -> Any:
-    """Return a config of ours from a dict as files hold it, with the changes of a caller.
-
-    Raises:
-        ValueError: a change of a field that does not exist.
-    """
-    known = (kind._changeable() | _ALIASES) - {"dtype", "architectures"}  # which loading decides
-    for name in changes or {}:
-        if name not in known:
-            raise ValueError(f"config_changes: {kind.__name__} has no field {name!r}.{nearest(name, known)}")
-    return kind.from_dict(stored, **(changes or {}))
-
-
-def empty_model(cls: Any, config: Any) -> Any:
-    """Return a model without weights."""
-    with torch.device("meta"), no_init_weights():
-        return cls(config)
-
-
-def require_shapes(model: Any, shapes: dict[str, torch.Size], reason: str) -> None:
-    """Check that weights of these shapes fit into a model.
-
-    Raises:
-        ValueError: they do not, for which `reason` says why.
-    """
-    for name, tensor in model.state_dict().items():
-        shape = shapes.get(name, tensor.shape)
-        if shape != tensor.shape:
-            raise ValueError(
-                f"{name} has the shape {tuple(shape)} in the source, and must have {tuple(tensor.shape)}: {reason}."
-            )
-
-
-def changes_with_mixers(config: Any, mixers: Any, changes: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the changes of a config of hf_tx with those of the mixers among them.
-
-    Raises:
-        ValueError: the changes name mixers too.
-    """
-    changes = dict(changes or {})
-    if mixers is None:
-        return changes
-    names = ("encoder_mixers", "decoder_mixers") if config.is_encoder_decoder else ("mixers",)
-    for name in names:
-        if name in changes:
-            raise ValueError(
-                f"mixers = {mixers!r}, config_changes = {changes}: both say what {name} are; leave out one."
-            )
-    return {**changes, **dict.fromkeys(names, mixers)}
 
 
 def _changed(model: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:

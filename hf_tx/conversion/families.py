@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """All families, by the library's name."""
 
+from typing import Any
+
 from . import (
     bart,
     bert,
@@ -33,6 +35,7 @@ from . import (
     t5gemma,
 )
 from .family import Family
+from .fields import NotExpressible
 
 _MODULES = (
     *(llama, gpt2, gpt_neox, gptj, opt, gemma, phi, olmo, smollm3, stablelm, starcoder2, granite, cohere, bloom),
@@ -48,3 +51,29 @@ REFUSED = {
     "deberta-v2": "its scores have terms between contents and distances",
     "mixtral": "its feed-forward layers choose between experts",
 }
+
+
+def family_of(config: Any) -> Family:
+    """Return the family of a config of theirs.
+
+    Raises:
+        NotExpressible: there is none.
+    """
+    family = family_named(config.model_type)
+    if getattr(config, "quantization_config", None) is not None:
+        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
+    return family
+
+
+def family_named(name: str) -> Family:
+    """Return the family that has this name in the library.
+
+    Raises:
+        NotExpressible: there is none.
+        ValueError: the name is one of ours.
+    """
+    if name.startswith("hf_tx"):
+        raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
+    if name not in FAMILIES:
+        raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {', '.join(FAMILIES)}"))
+    return FAMILIES[name]

@@ -2,10 +2,8 @@
 """Whole checkpoints: the model, its tokenizer, its generation config and a card that says where it comes from."""
 
 import json
-import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,11 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import cached_file
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from ..common.whole import whole_folder
 from ..models.version import __version__
+from .building import class_named
 from .context import extend_context
-from .convert import class_named, from_hf, to_hf
+from .convert import from_hf, to_hf
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "spiece.model")
 _KEPT_METADATA = ("license", "license_name", "license_link", "language", "datasets", "pipeline_tag", "base_model")
@@ -94,12 +94,10 @@ def convert_checkpoint(
             if tokenizer is not None:
                 tokenizer.model_max_length = max(context, tokenizer.model_max_length)
         usage = f"import hf_tx; model = hf_tx.{type(model).__name__}.from_pretrained(...)"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        model.save_pretrained(unfinished)
+    with whole_folder(target) as new:
+        model.save_pretrained(new)
         if tokenizer is not None:
-            tokenizer.save_pretrained(unfinished)
+            tokenizer.save_pretrained(new)
         data = ModelCardData(library_name="transformers", tags=None if back else ["hf_tx"], **said)
         card = _CARD.format(
             front_matter=data.to_yaml(),
@@ -110,14 +108,8 @@ def convert_checkpoint(
             changes=f", except for what was changed: `{changed}`" if changed else "",
             usage=usage,
         )
-        _copy_sentence_modules(source, unfinished)
-        (unfinished / "README.md").write_text(card + card_of_source, "utf-8")
-        unfinished.chmod(0o755)
-        if target.exists():
-            target.rmdir()
-        os.replace(unfinished, target)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _copy_sentence_modules(source, new)
+        (new / "README.md").write_text(card + card_of_source, "utf-8")
     return model
 
 

@@ -3,18 +3,23 @@
 
 import copy as copies
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from safetensors import SafetensorError, safe_open
-from transformers import GenerationConfig
+from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
-from transformers.utils.hub import get_checkpoint_shard_files
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, find_adapter_config_file
+from transformers.utils.hub import get_checkpoint_shard_files, resolve_revision
 
 from ..models.modeling_base import TxPreTrainedModel
+from .building import device_of
+from .families import family_named, family_of
+from .family import Head
 
 
 @dataclass
@@ -44,6 +49,68 @@ class Source:
     generation_config: GenerationConfig | None = None
 
 
+def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
+    """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
+    the library loads it, which knows what older versions of it wrote.
+
+    Args:
+        source: a folder, or a name on the Hub.
+        dtype: of the weights that the library loads. Default: as they are stored.
+        hub: where on the Hub, as keywords.
+
+    Raises:
+        NotExpressible: the config says what hf_tx cannot compute; nothing of the weights has been read.
+        ValueError: it is no checkpoint, or one of adapters, or of hf_tx.
+        OSError: there are no weights, or only pickles.
+    """
+    if not isinstance(source, str | Path):
+        way_out = "; merge its adapters (merge_and_unload)" if hasattr(source, "merge_and_unload") else ""
+        raise ValueError(
+            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name{way_out}."
+        )
+    hub["revision"] = resolve_revision(source, **hub)
+    if find_adapter_config_file(str(source), **hub) is not None:
+        raise ValueError(
+            f"{source}: holds adapters; merge them (merge_and_unload of peft), and pass the model as source."
+        )
+    stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
+    if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
+        family_named(stored["model_type"])
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
+    family = family_of(config)
+    if not config.architectures:
+        raise ValueError(
+            f"{source}: config.json names no architectures; load the model yourself and pass it as source."
+        )
+    family = family.for_class(config.architectures[0])
+    head = family.head_of(config.architectures[0])
+    family.read(config)  # refuses before weights are loaded
+    cls = getattr(transformers, head.theirs)
+    if getattr(config, "transformers_weights", None) is None:
+        files = find_weights(str(source), hub)
+        if files is None:
+            raise OSError(
+                f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they "
+                "are read: load it with transformers if you trust it, and pass the model as source, or save it anew."
+            )
+        if config.dtype is not None:
+            yield of_files(str(source), files, config, cls, _output_weight(head), hub)
+    try:
+        options = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
+        model, info = cls.from_pretrained(source, **options, **hub)
+    except (OSError, RuntimeError) as error:
+        raise OSError(f"{source}: its weights do not load: {error}") from error
+    yield of_model(model, loaded=True, missing=info["missing_keys"])
+
+
+def _output_weight(head: Head) -> str | None:
+    """Return their name of the weight of the output layer."""
+    names = (
+        f"{each.theirs.removesuffix('.weight')}.weight" for each in head.rules if each.ours[0].startswith("lm_head")
+    )
+    return next(names, None)
+
+
 def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) -> Source:
     """Return a model as a source.
 
@@ -69,7 +136,7 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
         dtype=model.dtype if loaded or len(dtypes) < 2 else None,
         backend=None if loaded else model.config._attn_implementation,
-        device=None if model.device.type == "cpu" else model.device,
+        device=device_of(model),
         training=model.training,
         generation_config=copies.deepcopy(getattr(model, "generation_config", None)),
     )

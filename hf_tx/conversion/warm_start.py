@@ -5,13 +5,15 @@ from typing import Any
 
 import torch
 
+from ..common.quiet import without_progress_bars
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
 from ..models.modeling_base import TxPreTrainedModel
 from ..models.modeling_decoder import TxDecoderForCausalLM
 from ..models.modeling_encoder_decoder import TxEncoderDecoderForConditionalGeneration
-from .convert import _no_progress_bar, _where, build_config, empty_model, from_hf, require_shapes
+from .building import build_config, device_of, empty_model, require_shapes
+from .convert import from_hf
 
 State = dict[str, torch.Tensor]
 
@@ -185,13 +187,13 @@ def _load(cls: Any, config: Any, state: State, source: Any, output_loading_info:
                 f"{name} and {other} are to be one, and differ in the source: set tie_word_embeddings (head) or "
                 "share_embeddings (of both stacks) to False in config_changes."
             )
-    with _no_progress_bar():
+    with without_progress_bars():
         model, info = cls.from_pretrained(
             None,
             config=config,
             state_dict={name: tensor.clone() for name, tensor in state.items() if name not in tied},
             dtype=source.dtype,
-            device_map=_where(source),
+            device_map=device_of(source),
             output_loading_info=True,
         )
     return (model, info) if output_loading_info else model

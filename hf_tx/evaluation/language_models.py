@@ -12,9 +12,8 @@ from torch import nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel
 
+from ..models.losses import IGNORE
 from .scores import Score
-
-IGNORE = -100
 
 
 @contextmanager
@@ -65,7 +64,7 @@ def score_targets(
     *,
     description: str | None = None,
 ) -> Score:
-    """Scores the targets that a model predicts. The model is put into evaluation mode for it.
+    """Score the targets that a model predicts. The model is put into evaluation mode for it.
 
     Args:
         model: a model whose outputs have `logits`.
@@ -80,17 +79,15 @@ def score_targets(
     Raises:
         ValueError: the model gives NaN.
     """
-    total = Score(0.0, 0, 0)
     with evaluating(model):
-        for inputs, targets in tqdm(batches, description, disable=description is None, leave=False):
-            total = sum(score_rows(model, inputs, targets), start=total)
-    return total
+        bar = tqdm(batches, description, disable=description is None, leave=False)
+        return Score.total(score for inputs, targets in bar for score in score_rows(model, inputs, targets))
 
 
 def causal_windows(
     token_ids: Sequence[int], *, context_length: int, stride: int, bos_token_id: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Cuts a text into windows for a causal model, so that each token is a target exactly once.
+    """Cut a text into windows for a causal model, so that each token is a target exactly once.
 
     A window moves on by `stride` tokens, and what the windows before it have scored is its context. The last one
     reaches back as far as it can instead of being short. Every window begins with `bos_token_id`, which is never a
@@ -131,7 +128,7 @@ def masked_windows(
     begin: Sequence[int] = (),
     end: Sequence[int] = (),
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Masks each token of a text alone, for pseudo-perplexity (Salazar et al., 2020,
+    """Mask each token of a text alone, for pseudo-perplexity (Salazar et al., 2020,
     https://huggingface.co/papers/1910.14659).
 
     In a text that is longer than the context, a token stands in the middle of its window, so that it is predicted
@@ -175,7 +172,7 @@ def score_causal_lm(
     batch_size: int = 8,
     description: str | None = None,
 ) -> Score:
-    """Scores a text with a causal model; see `causal_windows` for what each token is predicted from.
+    """Score a text with a causal model; see `causal_windows` for what each token is predicted from.
 
     Args:
         model: the model.

@@ -47,7 +47,7 @@ class TextResult:
     @property
     def score(self) -> Score:
         """The score of all tokens."""
-        return sum(self.scores, start=Score(0.0, 0, 0))
+        return Score.total(self.scores)
 
     @property
     def perplexity(self) -> float:
@@ -82,9 +82,22 @@ class TextResult:
             "settings": self.settings,
         }
 
+    def as_metric(self) -> dict[str, Any]:
+        """Return what the modules of `evaluate` give: perplexities of the texts, their mean, and measures of all."""
+        perplexities = [score.perplexity for score in self.scores]
+        return {
+            "perplexities": perplexities,
+            "mean_perplexity": sum(perplexities) / len(perplexities),
+            "perplexity": self.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "tokens": self.score.num_tokens,
+            "bytes": self.num_bytes,
+            "unknown_tokens": self.num_unknown,
+        }
+
 
 def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[TextResult]:
-    """Orders models from the best to the worst.
+    """Order models from the best to the worst.
 
     Args:
         results: of models that scored the same texts in the same way.

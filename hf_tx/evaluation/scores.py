@@ -2,6 +2,7 @@
 """What a model made of a text, and the measures that follow from it."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -21,6 +22,11 @@ class Score:
 
     def __add__(self, other: "Score") -> "Score":
         return Score(self.nats + other.nats, self.num_tokens + other.num_tokens, self.num_correct + other.num_correct)
+
+    @classmethod
+    def total(cls, scores: Iterable["Score"]) -> "Score":
+        """Return the score of the tokens of several texts; there may be none."""
+        return sum(scores, start=cls(0.0, 0, 0))
 
     @property
     def loss(self) -> float:

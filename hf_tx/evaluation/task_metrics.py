@@ -64,8 +64,10 @@ def classification_metrics(
     _check_pairs(predictions, references)
     found, right = np.asarray(predictions), np.asarray(references)
     if found.shape != right.shape or right.ndim > 2:
-        raise ValueError(f"predictions and references have the shapes {found.shape} and {right.shape}: both must be "
-                         "(examples) or (examples, classes)")  # fmt: skip
+        raise ValueError(
+            f"predictions and references have the shapes {found.shape} and {right.shape}: both must be (examples) or "
+            "(examples, classes)"
+        )
     several = right.ndim == 2
     classes = range(right.shape[1]) if several else np.unique(np.concatenate([found, right])).tolist()
     names = {number: str(number) for number in classes}

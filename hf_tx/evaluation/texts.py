@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .language_models import IGNORE, causal_windows, evaluating, masked_windows, score_rows
+from ..models.losses import IGNORE
+from .language_models import causal_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
 from .processes import shared
 from .results import Task, TextResult
@@ -36,7 +37,7 @@ def evaluate_texts(
     description: str | None = None,
     state: PartialState | None = None,
 ) -> TextResult:
-    """Scores every token of texts exactly once, with any language model of transformers. A text is a document of its
+    """Score every token of texts exactly once, with any language model of transformers. A text is a document of its
     own: it sees nothing of the others. Special tokens are never scored; what spells one is plain text.
 
     - `causal-lm`: the next token, in windows (see `causal_windows`), each of which begins with the bos token of the

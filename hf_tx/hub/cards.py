@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from ..common.whole import write_json
 from ..models.version import __version__
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
@@ -109,7 +110,7 @@ class RunRecord:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `run.json`."""
-        Path(folder, RECORD).write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_json(Path(folder, RECORD), asdict(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "RunRecord":

@@ -12,6 +12,7 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from ..analysis.plots import plot_comparison
+from ..common.whole import write_json
 from .cards import DataRecord, format_value, hardware, versions
 
 TEMPLATE = Path(__file__).with_name("comparison_template.md")
@@ -120,10 +121,7 @@ class ComparisonRecord:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `comparison.json`; it appears whole."""
-        path = Path(folder, RECORD)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", "utf-8")
-        part.replace(path)
+        write_json(Path(folder, RECORD), asdict(self), indent=1)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "ComparisonRecord":

@@ -2,7 +2,6 @@
 """What a repository must hold, so that others can load, understand and trust it."""
 
 import ast
-import contextlib
 import fnmatch
 import json
 import os
@@ -17,8 +16,8 @@ from huggingface_hub import ModelCard, metadata_load
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers.dynamic_module_utils import get_relative_import_files
-from transformers.utils import logging
 
+from ..common.quiet import without_progress_bars, without_warnings
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 
 #: What never belongs to a repository, and is not pushed: the library's checkpoints, and what begins so.
@@ -91,7 +90,7 @@ def _weights(folder: Path) -> list[Problem]:
     cls = _class_named(names[0]) if names else None
     if cls is None:
         return [Problem("weights", "config.json", f"architectures = {names}: names no class that is installed.")]
-    with _quiet():
+    with without_progress_bars(), without_warnings():
         try:
             _, info = cls.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
         except Exception as error:
@@ -180,16 +179,3 @@ def _pickles(folder: Path) -> list[Problem]:
 def _class_named(name: str) -> Any:
     places = (modeling_decoder, modeling_encoder, modeling_encoder_decoder, transformers)
     return next((found for place in places if (found := getattr(place, name, None)) is not None), None)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity, progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if progress:
-            logging.enable_progress_bar()

@@ -139,13 +139,17 @@ def _first_tokens(
     return first
 
 
+def classifier_dropout(config: Any) -> nn.Dropout:
+    """Return the dropout before the output layer of a classifier. Default: that of the hidden states."""
+    return nn.Dropout(config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout)
+
+
 class TokenHead:
     """A classifier of every token. A mixin for model classes."""
 
     def build_classifier(self, config: Any) -> None:
         """Add dropout and the output layer to the model."""
-        dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = classifier_dropout(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
 
     def classify(

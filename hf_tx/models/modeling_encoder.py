@@ -22,7 +22,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import Attention
 from .block import TxBlock
 from .configuration_encoder import TxEncoderConfig
-from .heads import LanguageModelHead, TokenHead, pooled_states, question_answering
+from .heads import LanguageModelHead, TokenHead, classifier_dropout, pooled_states, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
@@ -225,10 +225,9 @@ class _TextScorer(TxEncoderPreTrainedModel):
 
     def __init__(self, config: TxEncoderConfig, num_scores: int) -> None:
         super().__init__(config)
-        dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
         self.model = TxEncoderModel(config)
         self.transform = _classifier_transform(config)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = classifier_dropout(config)
         self.score = nn.Linear(config.output_size, num_scores)
         self.post_init()
 

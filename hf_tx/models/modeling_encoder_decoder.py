@@ -27,7 +27,7 @@ from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
-from .heads import LanguageModelHead, for_wrapper, last_real_position, question_answering
+from .heads import LanguageModelHead, classifier_dropout, for_wrapper, last_real_position, question_answering
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
@@ -434,8 +434,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         self.model = TxEncoderDecoderModel(config)
         size = decoder.output_size
         self.transform = nn.Linear(size, size) if config.classifier_transform else None
-        dropout = decoder.hidden_dropout if decoder.classifier_dropout is None else decoder.classifier_dropout
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = classifier_dropout(decoder)
         self.score = nn.Linear(size, config.num_labels)
         self.post_init()
 

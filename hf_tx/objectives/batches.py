@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-IGNORE = -100
+from ..models.losses import IGNORE
 
 Row = Mapping[str, Any]
 Batch = dict[str, torch.Tensor]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForCausalLM
 
-from .batches import IGNORE
+from ..models.losses import IGNORE
 from .objective import TokenObjective
 from .packing import cut_documents, pack_for_causal_lm
 

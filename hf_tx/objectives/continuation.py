@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from transformers import AutoModelForSeq2SeqLM
 
-from .batches import Batch, pad_pairs
 from .objective import SourceObjective
 
 
 @dataclass(eq=False, kw_only=True)
 class Continuation(SourceObjective):
     """Read a piece of a text, and write the next, each half of `max_length`: prefix language modelling with an
-    encoder. See [`TokenObjective`] and `continuation_pairs`.
+    encoder. See [`SourceObjective`] and `continuation_pairs`.
 
     `labels` are the next tokens, with `<eos>` after the end of a document. Nothing is drawn at random.
 
@@ -26,7 +24,6 @@ class Continuation(SourceObjective):
     closes: bool = True
 
     name = "continuation"
-    auto_class = AutoModelForSeq2SeqLM
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types."""
@@ -51,15 +48,11 @@ class Continuation(SourceObjective):
         """Refuse the row: what comes next is not in it."""
         raise ValueError(f"{self.name} needs rows with labels: make them of texts with prepare().")
 
-    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
-        """Pad sources and labels."""
-        return pad_pairs(examples, self.tokenizer)
-
 
 def continuation_pairs(
     token_ids: Sequence[int], *, source_length: int, target_length: int, eos_token_id: int, closes: bool = True
 ) -> list[dict[str, list[int]]]:
-    """Cuts a document into continuations, each with the tokens before it.
+    """Cut a document into continuations, each with the tokens before it.
 
     Every token stands in exactly one target. The first target has an empty prefix.
 

@@ -5,9 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from transformers import AutoModelForSeq2SeqLM
 
-from .batches import Batch, pad_pairs
 from .objective import SourceObjective
 from .packing import cut_documents
 from .texts import frame_of
@@ -20,7 +18,7 @@ _SHORTEST_MEAN = 0.1
 @dataclass(eq=False, kw_only=True)
 class Denoising(SourceObjective):
     """Damage a text, and write it as it was (Lewis et al., 2020, https://huggingface.co/papers/1910.13461). See
-    [`TokenObjective`].
+    [`SourceObjective`].
 
     `labels` are all tokens of the text, with its special tokens. A row is one piece of a document. What is damaged is
     between the special tokens that the tokenizer puts around a text, in the order of the arguments; other special
@@ -42,7 +40,6 @@ class Denoising(SourceObjective):
     poisson_lambda: float = 3.0
 
     name = "denoising"
-    auto_class = AutoModelForSeq2SeqLM
     needs = ("pad_token", "eos_token", "mask_token")
 
     def _set_up(self) -> None:
@@ -82,10 +79,6 @@ class Denoising(SourceObjective):
         if self.infilling:
             body = self._infilled(body, rng)
         return {"input_ids": [*tokens[:start], *body.tolist(), *tokens[stop:]], "labels": tokens}
-
-    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
-        """Pad sources and labels."""
-        return pad_pairs(examples, self.tokenizer)
 
     def _permuted(self, body: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         sentences = np.split(body, np.flatnonzero(np.isin(body, self._ends)) + 1)

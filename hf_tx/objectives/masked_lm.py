@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from transformers import AutoModelForMaskedLM
 
-from .batches import IGNORE
+from ..models.losses import IGNORE
 from .objective import TokenObjective
 from .packing import cut_documents, pack_documents
 from .texts import encode_words, frame_of

@@ -32,9 +32,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
-from .batches import Batch, Row, pad_rows
+from .batches import Batch, Row, pad_pairs, pad_rows
 from .texts import encode_texts
 
 
@@ -263,8 +263,13 @@ class SourceObjective(TokenObjective):
     [`TokenObjective`]."""
 
     families = ("encoder-decoder",)
+    auto_class = AutoModelForSeq2SeqLM
     needs: ClassVar[tuple[str, ...]] = ("pad_token", "eos_token")
     reads = ("input_ids",)
+
+    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
+        """Pad sources and labels."""
+        return pad_pairs(examples, self.tokenizer)
 
     def _plain(self, row: Row, where: str) -> dict[str, list[int]]:
         plain = super()._plain(row, where)

@@ -8,13 +8,13 @@ sees nothing of the other pieces in its row. Only the end of the last row is pad
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from .batches import IGNORE
+from ..models.losses import IGNORE
 
 
 def cut_documents(
     documents: Iterable[Sequence[int]], length: int, *, begin: Sequence[int] = (), end: Sequence[int] = ()
 ) -> Iterator[list[int]]:
-    """Cuts documents into pieces of at most `length` tokens, for rows of one piece each.
+    """Cut documents into pieces of at most `length` tokens, for rows of one piece each.
 
     Args:
         documents: the tokens of each document, without special tokens.
@@ -42,7 +42,7 @@ def pack_documents(
     begin: Sequence[int] = (),
     end: Sequence[int] = (),
 ) -> list[dict[str, list[int]]]:
-    """Packs documents into rows. Every token of every document stands in exactly one row.
+    """Pack documents into rows. Every token of every document stands in exactly one row.
 
     Args:
         documents: the tokens of each document, without special tokens.
@@ -80,7 +80,7 @@ def pack_documents(
 def pack_for_causal_lm(
     documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
 ) -> list[dict[str, list[int]]]:
-    """Packs documents into the rows of a causal language model.
+    """Pack documents into the rows of a causal language model.
 
     Every piece begins with `<bos>`, so that a text that begins with it is nothing new to the model; `<eos>` stands at
     the end of a document only, and is learnt. The first token of a piece and padding are no targets. They are known by

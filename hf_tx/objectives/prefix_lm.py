@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from .batches import IGNORE, Batch, pad_rows
+from ..models.losses import IGNORE
+from .batches import Batch, pad_rows
 from .causal_lm import open_rows
 from .objective import TokenObjective
 

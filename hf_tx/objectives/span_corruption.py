@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 
 import numpy as np
-from transformers import AutoModelForSeq2SeqLM
 
-from .batches import Batch, pad_pairs
 from .objective import SourceObjective
 from .packing import cut_documents
 from .texts import frame_of
@@ -17,7 +15,7 @@ from .texts import frame_of
 @dataclass(eq=False, kw_only=True)
 class SpanCorruption(SourceObjective):
     """Leave spans out of a text, and write them (Raffel et al., 2020, https://huggingface.co/papers/1910.10683). See
-    [`TokenObjective`].
+    [`SourceObjective`].
 
     In the source, a sentinel (`<extra_id_0>`, `<extra_id_1>` ...) stands for each span. `labels` are the spans, each
     after its sentinel, and `<eos>`: `a <extra_id_0> d </s>` and `<extra_id_0> b c </s>`. Special tokens are never left
@@ -33,7 +31,6 @@ class SpanCorruption(SourceObjective):
     mean_noise_span_length: float = 3.0
 
     name = "span-corruption"
-    auto_class = AutoModelForSeq2SeqLM
 
     def _set_up(self) -> None:
         if not 0 < self.noise_density < 1 or self.mean_noise_span_length < 1:
@@ -83,10 +80,6 @@ class SpanCorruption(SourceObjective):
                 target.append(sentinel)
             (target if is_noise else source).append(token)
         return {"input_ids": source, "labels": [*target, self.tokenizer.eos_token_id]}
-
-    def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
-        """Pad sources and labels."""
-        return pad_pairs(examples, self.tokenizer)
 
     def restore(self, source: Sequence[int], target: Sequence[int]) -> list[int]:
         """Put the spans of a target into the gaps of its source, which gives the text before corruption.

@@ -21,21 +21,21 @@ TABLES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[str]:
-    """Reads text files piece by piece.
+    """Read text files piece by piece.
 
     Joined, the pieces of a file are its text: line ends stay as they are, only a byte order mark is left out. A piece
     ends with a line where the lines are of usual length.
 
     Args:
-        paths: A file or a directory, or several. A directory stands for all `*.txt` files in it and below, in sorted
+        paths: a file or a directory, or several. A directory stands for all `*.txt` files in it and below, in sorted
             order. Paths are checked here, contents while they are read.
 
     Returns:
         An iterator over pieces of about 64 KiB.
 
     Raises:
-        FileNotFoundError: If a path does not exist.
-        ValueError: If no path is given, a directory holds no `*.txt` file, or a file is a table (`.csv` or the like),
+        FileNotFoundError: a path does not exist.
+        ValueError: no path is given, a directory holds no `*.txt` file, or a file is a table (`.csv` or the like),
             empty, blank, or not UTF-8 text (with the offset of the first byte that is not).
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -52,22 +52,22 @@ def iter_dataset(
     config: str | None = None,
     split: str = "train",
 ) -> Iterator[str]:
-    """Reads one column of a dataset row by row.
+    """Read one column of a dataset row by row.
 
     Args:
-        dataset: The id of a dataset on the Hub, a local dataset folder, a `.json`, `.jsonl`, `.csv`, `.tsv` or
+        dataset: the id of a dataset on the Hub, a local dataset folder, a `.json`, `.jsonl`, `.csv`, `.tsv` or
             `.parquet` file (all through `datasets.load_dataset`, streaming), or rows that are loaded already.
-        column: The column that holds the text.
-        config: The configuration of the dataset, for those that have several.
-        split: The split to read. A single file is the split `train`.
+        column: the column that holds the text.
+        config: the configuration of the dataset, for those that have several.
+        split: the split to read. A single file is the split `train`.
 
     Returns:
         An iterator over the texts of the rows.
 
     Raises:
-        FileNotFoundError: If the file, folder or Hub id does not exist.
-        ConnectionError: If the Hub cannot be reached.
-        ValueError: If the configuration, the split or the column does not exist, the dataset has no rows or cannot be
+        FileNotFoundError: the file, folder or Hub id does not exist.
+        ConnectionError: the Hub cannot be reached.
+        ValueError: the configuration, the split or the column does not exist, the dataset has no rows or cannot be
             read, or a value is not a string.
     """
     if isinstance(dataset, str | os.PathLike):

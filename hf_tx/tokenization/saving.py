@@ -2,10 +2,11 @@
 """Saving a tokenizer into a folder of its own, whole or not at all."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
+
+from ..common.whole import whole_folder
 
 # What the versions of transformers have written for a tokenizer. A folder with anything else is never replaced.
 _TOKENIZER_FILES = frozenset(
@@ -23,19 +24,19 @@ _TOKENIZER_FILES = frozenset(
 
 
 def check_output_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Checks, without writing, that a tokenizer may be saved to a folder.
+    """Check, without writing, that a tokenizer may be saved to a folder.
 
     Args:
-        folder: The folder. It and its parents need not exist.
-        overwrite: Whether a tokenizer that is in the folder may be replaced.
+        folder: the folder. It and its parents need not exist.
+        overwrite: whether a tokenizer that is in the folder may be replaced.
 
     Returns:
         The absolute path of the folder.
 
     Raises:
-        FileExistsError: If the folder is a file, or is not empty and `overwrite` is false, or holds files that do not
+        FileExistsError: the folder is a file, or is not empty and `overwrite` is false, or holds files that do not
             belong to a tokenizer (then `overwrite` does not help: replacing the folder would delete them).
-        PermissionError: If the folder cannot be made.
+        PermissionError: the folder cannot be made.
     """
     path = Path(folder).resolve()
     for parent in (path, *path.parents):
@@ -62,34 +63,24 @@ def check_output_folder(folder: str | os.PathLike[str], *, overwrite: bool = Fal
 def save_tokenizer(
     tokenizer: PreTrainedTokenizerFast, folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
-    """Saves a tokenizer so that the folder holds either all of it or what it held before.
+    """Save a tokenizer so that the folder holds either all of it or what it held before.
 
     The files are written beside the folder and moved into place as a whole. So a tokenizer that is replaced leaves no
     file behind that a loader would mix with the new one.
 
     Args:
-        tokenizer: The tokenizer.
-        folder: Where to save it. Missing parents are made.
-        overwrite: Whether a tokenizer that is in the folder may be replaced.
+        tokenizer: the tokenizer.
+        folder: where to save it. Missing parents are made.
+        overwrite: whether a tokenizer that is in the folder may be replaced.
 
     Returns:
         The absolute path of the folder.
 
     Raises:
-        FileExistsError: As `check_output_folder`.
-        PermissionError: As `check_output_folder`.
+        FileExistsError: as `check_output_folder`.
+        PermissionError: as `check_output_folder`.
     """
     path = check_output_folder(folder, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
-        new, old = Path(temporary, "new"), Path(temporary, "old")
+    with whole_folder(path) as new:
         tokenizer.save_pretrained(new)
-        if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
     return path

@@ -95,7 +95,7 @@ def train_tokenizer(
     show_progress: bool = True,
     length: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """Trains a tokenizer from texts, which are read once and not kept.
+    """Train a tokenizer from texts, which are read once and not kept.
 
     `save_pretrained` (or `save_tokenizer`) makes a folder of the result that `AutoTokenizer.from_pretrained` loads as
     it is, with or without hf_tx.
@@ -108,26 +108,26 @@ def train_tokenizer(
     that a second run may number or choose a few tokens differently.
 
     Args:
-        texts: Strings, or lists of strings.
+        texts: strings, or lists of strings.
         algorithm: `"bpe"` (byte-level: Sennrich et al. 2016, Radford et al. 2019), `"wordpiece"` (Schuster and
             Nakajima 2012, as in Devlin et al. 2019) or `"unigram"` (Kudo 2018).
-        vocab_size: The most tokens that the vocabulary may have, special tokens included. Few texts give fewer.
-        family: The kind of model that the tokenizer is for: it decides the special tokens, the template, the padding
+        vocab_size: the most tokens that the vocabulary may have, special tokens included. Few texts give fewer.
+        family: the kind of model that the tokenizer is for: it decides the special tokens, the template, the padding
             side and the names of the inputs.
-        model_max_length: The longest input of the model, in tokens; None for no limit.
-        min_frequency: How often a pair must occur to be merged; 2 unless given. Unigram has no merges.
-        lowercase: Whether to make texts lower case. WordPiece then drops accents too, as BERT does.
-        additional_special_tokens: More special tokens. They are never split, and follow those of the family.
-        extra_ids: The number of sentinels `<extra_id_0>`, `<extra_id_1>` ... for span corruption; unless given, 100
+        model_max_length: the longest input of the model, in tokens; None for no limit.
+        min_frequency: how often a pair must occur to be merged; 2 unless given. Unigram has no merges.
+        lowercase: whether to make texts lower case. WordPiece then drops accents too, as BERT does.
+        additional_special_tokens: more special tokens. They are never split, and follow those of the family.
+        extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>` ... for span corruption; unless given, 100
             for encoder-decoders and 0 for others.
-        show_progress: Whether to show progress bars (on a terminal).
-        length: The number of texts, if known, for the progress bar.
+        show_progress: whether to show progress bars (on a terminal).
+        length: the number of texts, if known, for the progress bar.
 
     Returns:
         The tokenizer.
 
     Raises:
-        ValueError: If the algorithm or family is unknown, a number is out of range, a special token is blank or given
+        ValueError: the algorithm or family is unknown, a number is out of range, a special token is blank or given
             twice, `vocab_size` is smaller than the special tokens and the alphabet, or `texts` holds no text or
             something other than text.
     """
@@ -200,7 +200,7 @@ def _fit(
     algorithm: str,
     num_special_tokens: int,
 ) -> None:
-    """Trains `tokenizer`, and refuses a vocabulary that cannot hold the special tokens and the alphabet.
+    """Train `tokenizer`, and refuse a vocabulary that cannot hold the special tokens and the alphabet.
 
     The trainers of BPE and WordPiece would exceed `vocab_size` instead.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PrinterCallback, ProgressCallback, set_seed
+from transformers import PrinterCallback, ProgressCallback, SchedulerType, set_seed
 
 from ..analysis import match_parameters, parameter_count
 from ..analysis.benchmark import Case, compare, decoding_steps, measure
@@ -26,6 +26,7 @@ from ..models.configuration_changes import without_idle
 from ..models.mixers import expand_pattern
 from ..tokenization import train_tokenizer
 from .corpus import encode_documents, read_documents, split_documents
+from .data import flag
 from .pretraining import PretrainingOptions
 from .recipes import RECIPES, width_fields
 from .runs import json_option
@@ -106,11 +107,11 @@ class ComparisonArguments:
         self.seed = self.seed or [0]
         for name in ("text", "held_out", "other_domain"):
             if not getattr(self, name):
-                raise ValueError(f"--{_dashed(name)}: is missing; texts to train on and to measure on are needed.")
+                raise ValueError(f"{flag(name)}: is missing; texts to train on and to measure on are needed.")
         for name in ("mixers", "learning_rate", "seed"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ValueError(f"--{_dashed(name)} {' '.join(map(str, values))}: one is there twice.")
+                raise ValueError(f"{flag(name)} {' '.join(map(str, values))}: one is there twice.")
         if len(self.mixers) < 2:
             raise ValueError(f"--mixers {self.mixers[0]}: give at least two to compare.")
         at_least = {"max_steps": 1, "per_device_train_batch_size": 1, "trial_steps": 1, "rounds": 1}
@@ -119,7 +120,7 @@ class ComparisonArguments:
         for name, least in at_least.items():
             value = getattr(self, name)
             if value is not None and value < least:
-                raise ValueError(f"--{_dashed(name)} {value}: must be at least {least}.")
+                raise ValueError(f"{flag(name)} {value}: must be at least {least}.")
         if min(self.seed) < 0 or not all(0 < rate < 1 for rate in self.learning_rate):
             raise ValueError("--seed, --learning-rate: must be at least 0, and between 0 and 1.")
 
@@ -177,7 +178,7 @@ class Comparison:
         texts = {name: read_documents(getattr(arguments, name)) for name in ("text", "held_out", "other_domain")}
         for name in ("held_out", "other_domain"):
             if seen := set(texts[name]) & set(texts["text"]):
-                raise ValueError(f"--{_dashed(name)}: a document is in --text too: {min(seen)[:40]!r} ...")
+                raise ValueError(f"{flag(name)}: a document is in --text too: {min(seen)[:40]!r} ...")
         train = texts["text"]
         #: The text that decides between learning rates.
         self.deciding: list[str] = []
@@ -210,7 +211,7 @@ class Comparison:
             title=arguments.title,
             command=command,
             mixers=arguments.mixers,
-            data=self._data(texts),
+            data=self._data(texts["text"]),
             measured=list(self.measured),
             training=self._training_facts(),
             tokens_of_a_step=arguments.per_device_train_batch_size * arguments.context_length,
@@ -234,19 +235,17 @@ class Comparison:
         set_seed(seed)
         return self.recipe.auto_class.from_config(self.configs[mixers])
 
-    def _data(self, texts: dict[str, list[str]]) -> list[DataRecord]:
-        arguments, names = (
-            self.arguments,
-            {"text": "to train on", "held_out": "to measure", "other_domain": "to measure"},
-        )
-        records = []
-        for name, purpose in names.items():
-            own = "other" if name == "other_domain" else "data"
+    def _data(self, text: list[str]) -> list[DataRecord]:
+        arguments, records = self.arguments, []
+        for name, own, read, purpose in (
+            ("text", "data", text, "to train on"),
+            ("held_out", "data", self.measured[_IN_DOMAIN], "to measure"),
+            ("other_domain", "other", self.measured[_OUT_OF_DOMAIN], "to measure"),
+        ):
             named = getattr(arguments, f"{own}_name") or " ".join(Path(path).name for path in getattr(arguments, name))
-            of = texts[name] if name == "text" else self.measured[_IN_DOMAIN if own == "data" else _OUT_OF_DOMAIN]
-            digest = hashlib.sha256("\0".join(of).encode("utf-8")).hexdigest()[:12]
-            documents = "1 document" if len(of) == 1 else f"{len(of):,} documents"
-            size = f"{documents}, {sum(map(len, of)):,} characters (sha256 {digest})"
+            digest = hashlib.sha256("\0".join(read).encode("utf-8")).hexdigest()[:12]
+            documents = "1 document" if len(read) == 1 else f"{len(read):,} documents"
+            size = f"{documents}, {sum(map(len, read)):,} characters (sha256 {digest})"
             facts = (getattr(arguments, f"{own}_license"), getattr(arguments, f"{own}_source"), f"{purpose}: {size}")
             records.append(DataRecord(named, *facts))
         return records
@@ -270,7 +269,7 @@ class Comparison:
             "passes over the text": arguments.max_steps * arguments.per_device_train_batch_size / len(self.rows),
             "learning rate": f"the best of {rates}" if several else rates,
             **({"steps of a trial": arguments.trial_steps} if several else {}),
-            "schedule": str(getattr(options.lr_scheduler_type, "value", options.lr_scheduler_type)),
+            "schedule": SchedulerType(options.lr_scheduler_type).value,
             "warm-up": f"{options.warmup_steps:.0%} of the steps",
             "weight decay": options.weight_decay,
             "precision": "fp32",
@@ -283,7 +282,7 @@ class Comparison:
         unigram, found = UnigramModel(train, len(self.tokenizer)), {}
         for name, texts in self.measured.items():
             documents = encode_documents(self.tokenizer, texts)
-            score = sum((unigram.score(document.token_ids) for document in documents), start=Score(0.0, 0, 0))
+            score = Score.total(unigram.score(document.token_ids) for document in documents)
             found[name] = score.bits_per_byte(self.recipe.num_bytes(documents))
         return found
 
@@ -462,7 +461,3 @@ def _beginnings(texts: Sequence[str], most: int | None) -> list[str]:
     if most is None:
         return list(texts)
     return [text for text in (text[: most // len(texts)] for text in texts) if text]
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")

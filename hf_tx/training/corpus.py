@@ -26,7 +26,7 @@ class Document:
 
 
 def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Reads text files, each of which is a document. A directory stands for all `*.txt` files in it and below.
+    """Read text files, each of which is a document. A directory stands for all `*.txt` files in it and below.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -40,7 +40,7 @@ def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def split_documents(documents: Sequence[str], held_out: float) -> tuple[list[str], list[str]]:
-    """Holds the end of the texts out, so that nothing of it is ever seen in training.
+    """Hold the end of the texts out, so that nothing of it is ever seen in training.
 
     The cut is at the end of the line that is nearest; where the lines are too long for that, at the nearest space, or
     else between two characters.
@@ -78,5 +78,5 @@ def _cut(text: str, target: int, tolerance: float) -> int:
 
 
 def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Iterable[str]) -> list[Document]:
-    """Encodes each text as a whole. What spells a special token is plain text here."""
+    """Encode each text as a whole. What spells a special token is plain text here."""
     return [Document(encode_texts(tokenizer, [text])[0], len(text.encode("utf-8"))) for text in documents]

@@ -10,17 +10,18 @@ from ..tokenization.corpus import TABLES
 from .corpus import read_documents, split_documents
 
 
+def flag(name: str) -> str:
+    """Return how a command line spells an option: `--max-length` for `max_length`."""
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass
-class DataArguments:
-    """Where the data comes from: `text` or `dataset`."""
+class SourceArguments:
+    """Where data comes from, whether to learn from it or to measure: `text` or `dataset`."""
 
     text: list[str] = field(
         default_factory=list,
         metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
-    )
-    eval_text: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
     )
     dataset: list[str] = field(
         default_factory=list,
@@ -33,13 +34,23 @@ class DataArguments:
         default_factory=list,
         metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
     )
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
+
+
+@dataclass
+class DataArguments(SourceArguments):
+    """What is trained on and what is measured on."""
+
+    eval_text: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
+    )
     train_split: str = field(default="train", metadata={"help": "The split to train on."})
     eval_split: str = field(
         default="validation", metadata={"help": "The split to measure on; if there is none, rows are held out."}
     )
     held_out: float = field(default=0.1, metadata={"help": "Share of the data to measure on, where no split is."})
     max_train_samples: int | None = field(default=None, metadata={"help": "Train on that many rows, for trials."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
 
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.dataset):
@@ -51,7 +62,7 @@ class DataArguments:
         for name in ("max_train_samples", "max_eval_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least 1.")
+                raise ValueError(f"{flag(name)} {value}: must be at least 1.")
 
 
 class Splits(NamedTuple):

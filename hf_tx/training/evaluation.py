@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Measuring models on texts and rows, side by side: what `scripts/evaluate.py` does."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,12 +12,13 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig
 
+from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
 from ..evaluation.results import Task
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
-from .data import check_columns, load_measured
+from .data import SourceArguments, check_columns, flag, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
 from .runs import json_option
@@ -43,7 +43,7 @@ _OPTIONS = {
 
 
 @dataclass
-class EvaluationArguments(RowArguments):
+class EvaluationArguments(RowArguments, SourceArguments):
     """Which models are measured on what. See [`run_evaluation`]."""
 
     model: list[str] = field(
@@ -63,17 +63,6 @@ class EvaluationArguments(RowArguments):
     objective_options: str | None = field(
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
-    text: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "Text files, or folders of *.txt; each file is a document."},
-    )
-    dataset: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
-    )
-    dataset_config: str | None = field(
-        default=None, metadata={"help": "The configuration of a dataset that has some."}
-    )
     split: str | None = field(
         default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
     )
@@ -82,11 +71,6 @@ class EvaluationArguments(RowArguments):
         metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
-    )
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
     stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
     generation_max_length: int | None = field(
@@ -123,7 +107,7 @@ class EvaluationArguments(RowArguments):
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
         for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples").items():
-            option, fits = f"--{name.replace('_', '-')} {value}", _OPTIONS.get(name)
+            option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
             least = 0 if name == "doc_stride" else 1
@@ -170,9 +154,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         versions = {"hf_tx": __version__, "transformers": transformers.__version__, "torch": torch.__version__}
         how = {"seconds": seconds, "processes": state.num_processes, "arguments": asdict(arguments)}
         content = {"results": found, **how, "versions": versions}
-        part = Path(f"{arguments.output}.part")
-        part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        part.replace(arguments.output)
+        write_json(arguments.output, content)
         print(f"saved to {Path(arguments.output).resolve()}")
 
 

@@ -18,7 +18,7 @@ from transformers import (
 
 from ..evaluation.loading import longest_input
 from ..hub import Result
-from .data import load_splits
+from .data import flag, load_splits
 from .runs import Run, RunArguments, RunOptions, loading, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
@@ -75,11 +75,10 @@ class FinetuningArguments(RowArguments, RunArguments):
             raise ValueError(f"--baseline {self.baseline}: must be one of {', '.join(BASELINES)}.")
         for name, task in _OPTIONS.items():
             value = getattr(self, name)
-            option = f"--{name.replace('_', '-')}"
             if value is not None and task not in (None, self.task):
-                raise ValueError(f"{option} {value}: is an option of --task {task}; leave it out.")
+                raise ValueError(f"{flag(name)} {value}: is an option of --task {task}; leave it out.")
             if isinstance(value, int) and value < (name != "doc_stride"):
-                raise ValueError(f"{option} {value}: is too small.")
+                raise ValueError(f"{flag(name)} {value}: is too small.")
         if self.lora_r < 0:
             raise ValueError(f"--lora-r {self.lora_r}: must be at least 1, or 0 to train all weights.")
         self.output = self.output or f"runs/{Path(self.model).name}-{self.task}"

@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Healing: a language model gets other mixers or settings, and learns from what it was before."""
 
-import json
 import math
 import os
 import tempfile
@@ -17,8 +16,9 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig, AutoTokenizer, TrainerState, TrainingArguments, set_seed
 
+from ..common.whole import write_json
 from ..conversion import from_hf
-from ..conversion.convert import changes_with_mixers, class_named
+from ..conversion.building import changes_with_mixers, class_named
 from ..evaluation import UnigramModel
 from ..models.heads import LanguageModelHead
 from ..models.version import __version__
@@ -282,9 +282,7 @@ class Healing:
             "settings": asdict(settings),
             "versions": {"hf_tx": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
         }
-        part = self.output / ".results.json"
-        part.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-        part.replace(self.output / "results.json")
+        write_json(self.output / "results.json", results)
         return results
 
     def _measure(self, model: Any) -> dict[str, float]:

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArgumen
 
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
+from ..models.losses import IGNORE
 from ..objectives import OBJECTIVES, Objective
-from ..objectives.batches import IGNORE
 from ..objectives.objective import TokenObjective, encode_texts
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
@@ -263,8 +263,7 @@ class Pretraining(Run):
         unigram = UnigramModel(islice(labels, _MOST_COUNTED), len(self.tokenizer))
         more = next(labels, None) is not None
         scores = map(unigram.score, self._labels(self.trainer.eval_dataset))
-        loss = sum(scores, start=Score(0.0, 0, 0)).loss
-        return loss, f"unigram model of {_MOST_COUNTED:,} rows" if more else "unigram model"
+        return Score.total(scores).loss, f"unigram model of {_MOST_COUNTED:,} rows" if more else "unigram model"
 
     def _labels(self, rows: Any) -> Iterator[list[int]]:
         """Return what is to be predicted in each row, as the first epoch draws it."""
@@ -292,8 +291,7 @@ class Pretraining(Run):
             description="scoring text" if self.trainer.is_world_process_zero() else None,
             state=None if self.trainer.is_sharded else PartialState(),
         )
-        scores = [unigram.score(tokens) for tokens in encode_texts(self.tokenizer, texts)]
-        return measured, sum(scores[1:], start=scores[0])
+        return measured, Score.total(map(unigram.score, encode_texts(self.tokenizer, texts)))
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:

@@ -9,16 +9,12 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from transformers import (
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import Score, UnigramModel, score_causal_lm, score_targets
 from ..models.configuration_decoder import TxDecoderConfig
@@ -160,7 +156,7 @@ class DecoderRecipe(Recipe):
             )
             for document in documents
         ]
-        return Measurement(_total(scores), _unigram(unigram, documents), self.num_bytes(documents))
+        return Measurement(Score.total(scores), _unigram(unigram, documents), self.num_bytes(documents))
 
     def prompts(self, texts: Sequence[str]) -> list[str]:
         """Return the first words of a line."""
@@ -198,7 +194,8 @@ class EncoderRecipe(Recipe):
         """Score masked tokens of the documents."""
         batches = [(batch, batch.pop("labels")) for batch in self.held_out_batches(documents, batch_size)]
         masked = [targets[targets >= 0].tolist() for _, targets in batches]
-        return Measurement(score_targets(model, batches, description=_BAR), _total(map(unigram.score, masked)), None)
+        score = score_targets(model, batches, description=_BAR)
+        return Measurement(score, Score.total(map(unigram.score, masked)), None)
 
     def prompts(self, texts: Sequence[str]) -> list[str]:
         """Return the first words of some lines, with a mask in place of one in the middle."""
@@ -298,9 +295,5 @@ def _has_window(fields: dict[str, Any]) -> bool:
     return any("sliding_window" in MIXERS.get(name).needs for name in mixers)
 
 
-def _total(scores: Iterable[Score]) -> Score:
-    return sum(scores, start=Score(0.0, 0, 0))
-
-
 def _unigram(unigram: UnigramModel, documents: Sequence[Document]) -> Score:
-    return _total(unigram.score(document.token_ids) for document in documents)
+    return Score.total(unigram.score(document.token_ids) for document in documents)

@@ -18,11 +18,11 @@ import torch
 from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
 from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
-from .data import DataArguments
+from .data import DataArguments, flag
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, TxTrainer
 
@@ -148,7 +148,7 @@ def json_option(arguments: Any, name: str) -> dict[str, Any]:
     Raises:
         ValueError: it is something else.
     """
-    text, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+    text, option = getattr(arguments, name), flag(name)
     if text is None:
         return {}
     try:
@@ -294,7 +294,7 @@ class Run(ABC):
         for name, value in options.items():
             if value is not None and value is not False and value != []:
                 values = [] if value is True else value if isinstance(value, list) else [value]
-                parts += [f"--{name.replace('_', '-')}", *map(str, values)]
+                parts += [flag(name), *map(str, values)]
         return shlex.join(parts)
 
     # ------------------------------------------------------------------------------------------------------ the work
@@ -340,7 +340,7 @@ class Run(ABC):
             "steps": trainer.state.global_step,
             "rows of a step": trainer.get_total_train_batch_size(options),
             "learning rate": options.learning_rate,
-            "schedule": str(getattr(options.lr_scheduler_type, "value", options.lr_scheduler_type)),
+            "schedule": SchedulerType(options.lr_scheduler_type).value,
             "weight decay": options.weight_decay,
             "precision": "bf16" if options.bf16 else "fp16" if options.fp16 else "fp32",
             "seed": options.seed,

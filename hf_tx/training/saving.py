@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .. import models
+from ..common.whole import whole_folder
 
 
 class _Savable(Protocol):
@@ -40,7 +41,7 @@ def _belongs_to_checkpoint(path: Path) -> bool:
 
 
 def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Checks that a checkpoint may be saved to a folder, and leaves nothing behind.
+    """Check that a checkpoint may be saved to a folder, and leave nothing behind.
 
     Args:
         folder: the folder. It and its parents need not exist.
@@ -81,7 +82,7 @@ def check_checkpoint_folder(folder: str | os.PathLike[str], *, overwrite: bool =
 
 
 def save_checkpoint(folder: str | os.PathLike[str], *parts: _Savable, overwrite: bool = False) -> Path:
-    """Saves a model, its tokenizer and the like, so that the folder holds either all of them or what it held before.
+    """Save a model, its tokenizer and the like, so that the folder holds either all of them or what it held before.
 
     The files are written beside the folder and moved into place as a whole.
 
@@ -97,17 +98,7 @@ def save_checkpoint(folder: str | os.PathLike[str], *parts: _Savable, overwrite:
         OSError: as `check_checkpoint_folder`.
     """
     path = check_checkpoint_folder(folder, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
-        new, old = Path(temporary, "new"), Path(temporary, "old")
+    with whole_folder(path) as new:
         for part in parts:
             part.save_pretrained(new)
-        if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
     return path

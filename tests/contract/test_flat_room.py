@@ -17,7 +17,7 @@ TRAVELLERS = sorted(path for path in MODELS.glob("*.py") if path.name != "__init
 FAMILIES = ("decoder", "encoder", "encoder_decoder")
 THIRD_PARTIES = {"torch", "transformers", "huggingface_hub"}
 #: A room may import those before it. All others but `cli`, the roof, are rooms of the same height, on top of these.
-GROUND = ("models", "backends", "plugins", "conformance")
+GROUND = ("models", "common", "backends", "plugins", "conformance")
 #: Where one of those imports another, and why. Never both ways.
 REASONS = {
     ("training", "tokenization"): "texts are read in one way, whether they train a tokenizer or a model",

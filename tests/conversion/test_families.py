@@ -22,8 +22,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import hf_tx
 from hf_tx.conversion import FAMILIES, NotExpressible
-from hf_tx.conversion.convert import family_of
-from hf_tx.conversion.families import REFUSED
+from hf_tx.conversion.families import REFUSED, family_of
 from hf_tx.conversion.fields import SHARED
 from hf_tx.training import RECIPES, width_fields
 

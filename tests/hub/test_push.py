@@ -2,7 +2,6 @@
 """Pushing to a Hub on 127.0.0.1 with the real client, and loading from there in clean processes."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from child_process import environment
 from hub.server import TOKEN, Hub, running_hub
 from tiny_models import assert_close, tokens
 
@@ -101,16 +101,9 @@ BLOCK = "import sys, remote_code; sys.meta_path.insert(0, remote_code.Block())"
 
 def run(code: str, folder: Path, hub: Hub) -> None:
     """Run code in a process whose Hub is the one of the test."""
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": hub.endpoint,
-        "HF_TOKEN": TOKEN,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_OFFLINE": "0",
-        "HF_HOME": str(folder / "home"),
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True)
+    own = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+    env = environment(**own, HF_HOME=str(folder / "home"))
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -4,8 +4,6 @@
 import functools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 import remote_code
 import torch
 import transformers
+from child_process import child
 from filelock import FileLock
 from remote_code import Heard, files_of, outputs_of, run_pipeline, same, tasks_of
 from tiny_models import FAMILIES, config_of, enlarge, tokens
@@ -209,23 +208,6 @@ def test_saving_without_code_ends_with_the_call(failing: bool, tmp_path: Path) -
         model.save_pretrained(tmp_path / "1", include_code=False)
     model.save_pretrained(tmp_path / "2")
     assert files_of(tmp_path / "2")
-
-
-def child(arguments: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run python elsewhere, without network, and with the package where this process has it from."""
-    paths = [str(Path(hf_tx.__file__).parents[1]), str(Path(remote_code.__file__).parent)]
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HF_"))},
-        "PYTHONPATH": os.pathsep.join(paths),
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "home"),
-        "HF_MODULES_CACHE": str(folder / "modules"),
-        **environment,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
 
 
 @pytest.fixture(scope="session")

@@ -58,8 +58,7 @@ def refusals() -> Iterator[tuple[str, str]]:
     from conversion.test_families import REFUSALS, config_of
 
     from hf_tx.conversion import FAMILIES, NotExpressible
-    from hf_tx.conversion.convert import family_named, family_of
-    from hf_tx.conversion.families import REFUSED
+    from hf_tx.conversion.families import REFUSED, family_named, family_of
 
     def of_fields(name: str, changes: dict[str, Any]) -> None:
         config = config_of(name, **changes)

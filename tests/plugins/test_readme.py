@@ -2,16 +2,13 @@
 """The plug-in of hf_tx/plugins/README.md, built and installed as a reader would, and used from other processes."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import remote_code
 import torch
+from child_process import child
 
 import hf_tx
 from hf_tx import plugins
@@ -118,22 +115,6 @@ import hf_tx
 
 refused()
 """
-
-
-def child(arguments: list[str], folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
-    """Run python in a folder, without network, with these paths and the package where this process has it from."""
-    paths = (*paths, Path(hf_tx.__file__).parents[1], Path(remote_code.__file__).parent)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HF_"))}
-    environment = {
-        **kept,
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "home"),
-        "HF_MODULES_CACHE": str(folder / "modules"),
-    }
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,12 @@
 """A comparison of mixers: equal batches, a report that follows from its record alone, and refusals."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
-from scripts.scripts import loaded
 
 from hf_tx.analysis.benchmark import Cost
 from hf_tx.hub import ComparisonRecord, write_comparison
@@ -41,12 +39,6 @@ TINY: dict[str, Any] = {
     "disable_tqdm": True,
     "output": "out",
 }
-
-
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    with loaded("compare_mixers") as module:
-        yield module
 
 
 @pytest.fixture(autouse=True)

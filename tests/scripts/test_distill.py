@@ -1,6 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from scripts.scripts import loaded
+from child_process import environment
+from scripts.scripts import FOLDER
 from tiny_models import enlarge
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, default_data_collator
 from transformers.utils import logging
@@ -27,7 +27,6 @@ from hf_tx.training import (
     transfer_loss,
 )
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 # What comes next depends on what stands several tokens before, which a window of one token does not see.
 TEXT = "".join(
     f"{first} told {second} that {first} saw {second}, and {second} told {first} so.\n"
@@ -39,12 +38,6 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "m
 TINY = ["--batch-size", "8", "--transfer-steps", "20", "--steps", "20", "--text", "text.txt", "--output", "out"]
 TINY += ["--transfer-learning-rate", "1e-2", "--learning-rate", "5e-3"]
 CHANGES = ["--mixers", "gated_linear,sliding", "--config-changes", '{"sliding_window": 1}']
-
-
-@pytest.fixture(scope="module")
-def script():
-    with loaded("distill") as module:
-        yield module
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +143,8 @@ def test_what_was_measured_is_what_is_saved(script, here):
         assert losses[-1] < losses[0]
         assert max(entry.get("learning_rate", 0) for entry in state["log_history"]) <= learning_rate
     process = subprocess.run(
-        [sys.executable, SCRIPTS / "sample.py", "out", "--prompt", "Ann told", "--max-new-tokens", "4"],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        [sys.executable, FOLDER / "sample.py", "out", "--prompt", "Ann told", "--max-new-tokens", "4"],
+        env=environment(HF_HUB_OFFLINE="1"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -1,26 +1,19 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from scripts.scripts import loaded
+from child_process import environment
+from scripts.scripts import FOLDER
 from tiny_models import SIZES, TOKENS, build, enlarge
 
 import hf_tx
 from hf_tx.evaluation import evaluate_texts, load_model
 from hf_tx.tokenization import train_tokenizer
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate.py"
 TEXTS = ["The river runs past the old mill, and the miller.", "Nobody said hello to the miller, and he said nothing."]
-
-
-@pytest.fixture(scope="module")
-def script():
-    with loaded("evaluate") as module:
-        yield module
 
 
 @pytest.fixture(scope="module")
@@ -230,14 +223,12 @@ def test_a_file_without_options_is_refused(script, here, capsys, content, messag
 def test_two_processes_share_the_work_and_find_the_same(script, here, capsys, options):
     assert script.main([*options, "--output", "one.json", "--overwrite"]) == 0
     shown = capsys.readouterr().out.splitlines()[:2]
-    root = Path(hf_tx.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     child = subprocess.run(
-        [*launcher, str(SCRIPT), *options, "--output", "two.json", "--overwrite"],
+        [*launcher, str(FOLDER / "evaluate.py"), *options, "--output", "two.json", "--overwrite"],
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment(CUDA_VISIBLE_DEVICES=""),
     )
     assert child.returncode == 0, child.stderr
     assert child.stdout.splitlines()[:2] == shown, "one of two processes speaks"

@@ -2,21 +2,20 @@
 """From a model and rows with labels to a model for a task: each task is learnt, and refusals leave nothing behind."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from child_process import environment
 from hub.server import TOKEN, running_hub
 from safetensors.torch import load_file
-from scripts.scripts import FOLDER, loaded, measure_again, results_of, write_rows
+from scripts.scripts import FOLDER, measure_again, results_of, write_rows
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -29,7 +28,6 @@ from transformers import (
     pipeline,
 )
 
-import hf_tx
 from hf_tx.hub import check_repository
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.training import RECIPES
@@ -71,12 +69,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "turns": [{"messages": turns_of(*fact)} for fact in FACTS],
     "prompts": [{"prompt": text_of(*fact), "response": "Yes."} for fact in FACTS],
 }
-
-
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    with loaded("finetune") as module:
-        yield module
 
 
 @pytest.fixture(scope="module")
@@ -361,11 +353,10 @@ with loaded("finetune") as script:
 def test_the_result_is_pushed_when_it_is_whole() -> None:
     options = argv("decoder", "chat", "prompts", max_steps=4, save_steps=2, push_to_hub=True, hub_model_id="answers")
     with running_hub() as hub:
-        path = [str(Path(__file__).parents[1]), str(Path(hf_tx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": "home", "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
-        environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
-        environment.pop("HF_TOKEN", None)
-        run = subprocess.run([sys.executable, "-c", PUSH, *options], env=environment, capture_output=True, text=True)
+        env = environment(**own)
+        env.pop("HF_TOKEN", None)
+        run = subprocess.run([sys.executable, "-c", PUSH, *options], env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     ((name, repository),) = hub.repositories.items()
     assert name == "tester/answers"
@@ -385,9 +376,8 @@ def test_the_result_is_pushed_when_it_is_whole() -> None:
 def test_launchers(launcher: str, processes: int) -> None:
     command = [sys.executable, "-m", *launcher.split(), str(FOLDER / "finetune.py")]
     options = argv("encoder", "sequence-classification", "single", per_device_train_batch_size=8 // processes)
-    path = os.pathsep.join([str(Path(hf_tx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": "cache"}
-    run = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=300)
+    env = environment(HF_DATASETS_CACHE="cache")
+    run = subprocess.run([*command, *options], env=env, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]
     record = json.loads(Path("out/run.json").read_text("utf-8"))
     assert record["training"]["processes"] == processes

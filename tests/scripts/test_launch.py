@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import child_process
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -123,9 +124,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    path = os.pathsep.join([str(Path(hf_tx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": "cache", "MASTER_PORT": port}
-    return {**os.environ, **own, "PATH": os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])}
+    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    return child_process.environment(HF_DATASETS_CACHE="cache", MASTER_PORT=port, PATH=path)
 
 
 def options(**changes: Any) -> list[str]:

@@ -4,7 +4,6 @@
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +14,7 @@ import torch
 import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
-from scripts.scripts import loaded, measure_again, results_of, write_rows
+from scripts.scripts import measure_again, results_of, write_rows
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_tx.evaluation import evaluate_texts
@@ -42,12 +41,6 @@ TINY: dict[str, Any] = {
     "output": "out",
 }
 CLASSES = {"decoder": AutoModelForCausalLM, "encoder": AutoModelForMaskedLM, "encoder-decoder": AutoModelForSeq2SeqLM}
-
-
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    with loaded("pretrain") as module:
-        yield module
 
 
 @pytest.fixture(autouse=True)

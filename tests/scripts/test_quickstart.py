@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 import json
 import math
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
-from scripts.scripts import loaded
+from child_process import environment
+from scripts.scripts import FOLDER
 from transformers.utils import logging
 
 import hf_tx
@@ -20,8 +20,7 @@ from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.training import RECIPES, encode_documents, split_documents
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-TEXT = (SCRIPTS / "data" / "state_of_the_union.txt").read_text(encoding="utf-8")[:30_000]
+TEXT = (FOLDER / "data" / "state_of_the_union.txt").read_text(encoding="utf-8")[:30_000]
 TINY = [
     *("--steps", "4", "--batch-size", "4", "--context-length", "32", "--vocab-size", "400", "--max-new-tokens", "6"),
     *("--hidden-size", "32", "--num-hidden-layers", "2", "--num-attention-heads", "2"),
@@ -32,13 +31,7 @@ MORE = {
     "encoder": ["--seed", "3"],
     "encoder-decoder": ["--mixers", "sliding,full", "--encoder-mixers", "full", "--sliding-window", "5"],
 }
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
-
-
-@pytest.fixture(scope="module")
-def script():
-    with loaded("quickstart") as module:
-        yield module
+ENVIRONMENT = environment(HF_HUB_OFFLINE="1")
 
 
 @pytest.fixture
@@ -55,7 +48,7 @@ def finished(request, tmp_path_factory):
     """A run of each family: family, folder that it ran in, and the process."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    command = [sys.executable, SCRIPTS / "quickstart.py", "--text", "text.txt", "--family", request.param]
+    command = [sys.executable, FOLDER / "quickstart.py", "--text", "text.txt", "--family", request.param]
     process = subprocess.run(
         [*command, *TINY, *MORE[request.param]],
         cwd=folder,
@@ -266,7 +259,7 @@ def test_too_little_text_says_how_much_is_enough(script, here, capfd, without_re
 
 def test_the_process_ends_with_code_2_and_one_line(here):
     process = subprocess.run(
-        [sys.executable, SCRIPTS / "quickstart.py", "--text", "missing.txt"],
+        [sys.executable, FOLDER / "quickstart.py", "--text", "missing.txt"],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
@@ -291,7 +284,7 @@ def test_weights_that_are_not_finite_are_not_saved(script, here, capfd):
 
 
 def test_ctrl_c_leaves_a_checkpoint_that_loads(here):
-    command = [sys.executable, SCRIPTS / "quickstart.py", "--text", "text.txt", "--output", "out", *TINY]
+    command = [sys.executable, FOLDER / "quickstart.py", "--text", "text.txt", "--output", "out", *TINY]
     process = subprocess.Popen(
         [*command, "--steps", "100000"],
         env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
@@ -368,8 +361,8 @@ def test_samples_are_written_without_hf_tx(here):
     with open("out/modeling_decoder.py", "a", encoding="utf-8") as file:
         file.write("\nimport hf_tx\n")
     process = subprocess.run(
-        [sys.executable, SCRIPTS / "sample.py", "out", "--prompt", "My fellow"],
-        env={**ENVIRONMENT, "PYTHONPATH": str(Path(hf_tx.__file__).parents[1])},
+        [sys.executable, FOLDER / "sample.py", "out", "--prompt", "My fellow"],
+        env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -6,13 +6,12 @@ import json
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from scripts.scripts import loaded
 
 from hf_tx.hub import license_of, read_data_card
 
@@ -20,12 +19,6 @@ PAGE = """<html><p id="menu">The menu is no text.</p><div id="DisplayArea">
 <h1 id="h">{0}</h1><p id="p{1}">{2} <span hidden="true" id="MAC1"><span>on a Mac</span></span>
 <span hidden="true" id="default1">on all <span class="emph">others</span></span>.</p><p>No id here at all.</p>
 </div><div id="SearchFrame"></div><p id="late">Not this.</p></html>"""
-
-
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    with loaded("reference_data") as module:
-        yield module
 
 
 def wheel(files: dict[str, bytes]) -> bytes:

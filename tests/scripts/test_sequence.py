@@ -3,7 +3,6 @@
 
 import csv
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from child_process import environment
 from hub.server import TOKEN, USER, Hub, running_hub
 from scripts.scripts import FOLDER, results_of
 from transformers import AutoTokenizer
@@ -53,10 +53,9 @@ def section() -> tuple[list[str], str]:
 
 def run(words: list[str], folder: Path, hub: Hub, home: str = "home") -> str:
     """Run python in a process whose Hub is that of the test, and return what it prints."""
-    path = [str(Path(__file__).parents[1]), str(Path(hf_tx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     own = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
-    environment = {**os.environ, **own, "HF_HOME": home, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    env = environment(**own, HF_HOME=home)
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{shlex.join(words)}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -2,7 +2,6 @@
 """What hf_tx's trainers add to the library's: whole checkpoints, a stop at NaN, decay of matrices only."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from child_process import environment
 from safetensors.torch import load_file
 from tiny_models import build
 from training.runs import SAVES, STEPS, run_for
@@ -41,8 +41,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> TxTrainer:
 # -------------------------------------------------------------------------------------------------------- checkpoints
 @pytest.mark.parametrize("when", ["training", "saving"])
 def test_a_killed_run_goes_on_as_if_nothing_had_been(when: str, whole_run: TxTrainer, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
-    killed = subprocess.run([sys.executable, str(HERE / "runs.py"), str(tmp_path), when], env=environment)
+    killed = subprocess.run([sys.executable, str(HERE / "runs.py"), str(tmp_path), when], env=environment())
     assert killed.returncode == -signal.SIGKILL
     assert Path(get_last_checkpoint(tmp_path)).name == f"checkpoint-{SAVES}"
     assert ("_unfinished" in checkpoints(tmp_path)) == (when == "saving")

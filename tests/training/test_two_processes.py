@@ -2,12 +2,12 @@
 """Two processes on the CPU: data parallel, fully sharded and tensor parallel training, against one process."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from child_process import environment
 from training.runs import SAVES
 from training.two_processes import CHECKS
 
@@ -17,11 +17,10 @@ HERE = Path(__file__).parent
 
 def launch(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a program beside this file in two processes."""
-    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
         [*launcher, str(HERE / program), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=300,

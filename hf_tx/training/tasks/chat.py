@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, DataCollatorForTokenClassification, EvalPrediction
 
-from ...objectives.batches import IGNORE
+from ...models.losses import IGNORE
 from .task import Task
 
 #: What is set where a tokenizer has no chat template: roles in words, and answers that end with eos.

@@ -8,7 +8,7 @@ import numpy as np
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, EvalPrediction
 
 from ...evaluation.task_metrics import seq2seq_metrics
-from ...objectives.batches import IGNORE
+from ...models.losses import IGNORE
 from ..trainer import TxSeq2SeqTrainer
 from .task import Task
 

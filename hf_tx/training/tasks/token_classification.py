@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, EvalPrediction
 
 from ...evaluation.task_metrics import classification_metrics, is_tag, token_classification_metrics
-from ...objectives.batches import IGNORE
+from ...models.losses import IGNORE
 from .labels import Labels
 from .task import Task
 

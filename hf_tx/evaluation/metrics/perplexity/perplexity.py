@@ -45,7 +45,7 @@ class Perplexity(evaluate.Metric):
         device: str | None = None,
     ) -> dict[str, Any]:
         model, tokenizer = load_model(model_id, "causal-lm", device=device)
-        result = evaluate_texts(
+        return evaluate_texts(
             model,
             tokenizer,
             predictions,
@@ -53,14 +53,4 @@ class Perplexity(evaluate.Metric):
             context_length=max_length,
             stride=stride,
             batch_size=batch_size,
-        )
-        perplexities = [score.perplexity for score in result.scores]
-        return {
-            "perplexities": perplexities,
-            "mean_perplexity": sum(perplexities) / len(perplexities),
-            "perplexity": result.perplexity,
-            "bits_per_byte": result.bits_per_byte,
-            "tokens": result.score.num_tokens,
-            "bytes": result.num_bytes,
-            "unknown_tokens": result.num_unknown,
-        }
+        ).as_metric()

@@ -42,21 +42,11 @@ class PseudoPerplexity(evaluate.Metric):
         device: str | None = None,
     ) -> dict[str, Any]:
         model, tokenizer = load_model(model_id, "masked-lm", device=device)
-        result = evaluate_texts(
+        return evaluate_texts(
             model,
             tokenizer,
             predictions,
             task="masked-lm",
             context_length=max_length,
             batch_size=batch_size,
-        )
-        perplexities = [score.perplexity for score in result.scores]
-        return {
-            "perplexities": perplexities,
-            "mean_perplexity": sum(perplexities) / len(perplexities),
-            "perplexity": result.perplexity,
-            "bits_per_byte": result.bits_per_byte,
-            "tokens": result.score.num_tokens,
-            "bytes": result.num_bytes,
-            "unknown_tokens": result.num_unknown,
-        }
+        ).as_metric()

@@ -1,0 +1,43 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Files and folders that are there whole, or not at all."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give a folder to write, which is moved into its place when all is written. If that fails, what was in the place
+    before is there as before.
+
+    Args:
+        path: the place. Missing parents are made; what is there is replaced.
+
+    Yields:
+        A path beside it, where nothing is yet.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
+        new, old = Path(temporary, "new"), Path(temporary, "old")
+        yield new
+        if path.exists():
+            path.rename(old)
+        try:
+            new.rename(path)
+        except BaseException:
+            if old.exists():
+                old.rename(path)
+            raise
+
+
+def write_json(path: str | os.PathLike[str], content: Any, indent: int = 2) -> None:
+    """Write JSON to a file, which appears whole."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(content, indent=indent, ensure_ascii=False) + "\n", "utf-8")
+    part.replace(path)
