@@ -103,10 +103,7 @@ def check_mixers(config: Any) -> None:
         able = mixer.is_causal if config.is_causal_family else mixer.is_bidirectional
         direction = "causal" if config.is_causal_family else "bidirectional"
         require(able, "mixers", name, f"cannot be {direction}")
-    crosses = crosses_by_scores(
-        getattr(config, "cross_mixer", None), getattr(config, "cross_attention_hidden_size", None)
-    )
-    if not crosses and not any(MIXERS.get(name).is_attention for name in used):
+    if not config.crosses_by_scores and not any(MIXERS.get(name).is_attention for name in used):
         layers = [config.layer_config(idx) for idx in config.distinct_layers]
         for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
