@@ -21,7 +21,7 @@ from transformers.utils.hub import resolve_revision
 
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 from ..models.backend_rules import refusal
-from ..models.configuration_storage import _ALIASES
+from ..models.configuration_storage import ALIASES
 from ..models.registry import nearest
 from .families import FAMILIES, REFUSED
 from .family import Family, Head
@@ -363,7 +363,7 @@ def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | No
     Raises:
         ValueError: a change of a field that does not exist.
     """
-    known = (kind._changeable() | _ALIASES) - {"dtype", "architectures"}  # which loading decides
+    known = (kind._changeable() | ALIASES) - {"dtype", "architectures"}  # which loading decides
     for name in changes or {}:
         if name not in known:
             raise ValueError(f"config_changes: {kind.__name__} has no field {name!r}.{nearest(name, known)}")

@@ -42,7 +42,7 @@ _CONSTRUCTOR_KEYS = frozenset(
     ]
 )
 # Keywords of a load that change fields under another name.
-_ALIASES = frozenset(["rope_theta", "rope_scaling", "partial_rotary_factor", "per_layer_config"])
+ALIASES = frozenset(["rope_theta", "rope_scaling", "partial_rotary_factor", "per_layer_config"])
 # What other versions of the library, and its clients, leave in a file.
 _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
     [
@@ -147,7 +147,7 @@ class TxConfigMixin:
             if kwargs.get(key) == "auto":  # what the file says
                 del kwargs[key]
         # The library would assign changes to the finished config, where nothing derives from them or checks them.
-        changes = {key: kwargs.pop(key) for key in list(kwargs) if key in cls._field_names() | _ALIASES}
+        changes = {key: kwargs.pop(key) for key in list(kwargs) if key in cls._field_names() | ALIASES}
         return super().from_dict(cls._changed(cls._clean(config_dict), changes), **kwargs)  # type: ignore[misc]
 
     @classmethod
