@@ -116,15 +116,14 @@ def _known(backend: str) -> Backend:
 
 
 def layer_features(config: Any, layer_idx: int) -> tuple[str, ...]:
-    """Return what a layer asks of a backend. What is no attention asks nothing."""
+    """Return what a layer asks of a backend, for its mixer and for its attention to an encoder."""
     layer, mixer = config.layer_config(layer_idx), MIXERS.get(config.mixers[layer_idx])
-    if not mixer.is_attention:
-        return ()
+    has_scores = mixer.is_attention or config.crosses_by_scores
     asked = {
-        SOFTCAP: layer.attn_logit_softcapping is not None,
-        POSITION_BIAS: POSITIONS.get(layer.position_type).has_bias,
-        SINKS: layer.attention_sinks,
-        PATTERN: mixer.pattern is not None,
+        SOFTCAP: has_scores and layer.attn_logit_softcapping is not None,
+        POSITION_BIAS: mixer.is_attention and POSITIONS.get(layer.position_type).has_bias,
+        SINKS: has_scores and layer.attention_sinks,
+        PATTERN: mixer.is_attention and mixer.pattern is not None,
     }
     return tuple(feature for feature, is_asked in asked.items() if is_asked)
 
@@ -145,7 +144,8 @@ def _lacks(backend: Backend, config: Any, layer_idx: int) -> str | None:
     for feature in features:
         if feature not in backend.computes:
             return f"it has no {feature}"
-    if backend.refuses is not None and MIXERS.get(config.mixers[layer_idx]).is_attention:
+    has_scores = MIXERS.get(config.mixers[layer_idx]).is_attention or config.crosses_by_scores
+    if backend.refuses is not None and has_scores:
         return backend.refuses(config.layer_config(layer_idx), frozenset(features))
     return None
 
@@ -172,7 +172,7 @@ def refusal(config: Any, backend: str) -> str | None:
     known, lacks, layer_idx = _known(backend), None, 0
     if known.needs_band and attentions and not any(has_band(config, idx) for idx in attentions):
         lacks, layer_idx = "it computes bands, and no layer has one", attentions[0]
-    for idx in attentions:
+    for idx in config.distinct_layers if config.crosses_by_scores else attentions:
         if lacks is None:
             lacks, layer_idx = _lacks(known, config, idx), idx
     if lacks is None:

@@ -21,6 +21,7 @@ from .configuration_checks import (
     check_rope,
     check_rope_nesting,
     check_sizes,
+    crosses_by_scores,
     require,
 )
 from .configuration_storage import TxConfigMixin, check_version
@@ -296,6 +297,13 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     def output_size(self) -> int:
         """Features of the output of the stack."""
         return self.token_size if self.output_projection else self.hidden_size
+
+    @property
+    def crosses_by_scores(self) -> bool:
+        """Whether the layers attend to an encoder by scores."""
+        return crosses_by_scores(
+            getattr(self, "cross_mixer", None), getattr(self, "cross_attention_hidden_size", None)
+        )
 
     @property
     def rotary_dim(self) -> int:

@@ -3,6 +3,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,10 +44,19 @@ _PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_clas
 _ROPE_NEEDS = {
     "linear": ("factor",),
     "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "longrope": ("short_factor", "long_factor"),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor", "original_max_position_embeddings"),
+    "longrope": ("short_factor", "long_factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
 }
+_ROPE_NUMBERS = (
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "beta_fast",
+    "beta_slow",
+    "attention_factor",
+)
 
 
 def require(condition: bool, field: str, value: Any, rule: str) -> None:
@@ -62,6 +72,10 @@ def require_known(field: str, value: Any, known: Iterable[str]) -> None:
         require(False, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
 
 
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
 def check_sizes(config: Any) -> None:
     for field in ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings", "num_attention_heads"):
         value = getattr(config, field)
@@ -74,15 +88,16 @@ def check_sizes(config: Any) -> None:
         require(value >= 0, field, value, "must not be below 0")
     for field in ("embedding_scale", "logit_scale", "residual_multiplier"):
         value = getattr(config, field)
-        require(value is None or value > 0, field, value, "must be above 0")
+        require(value is None or _is_positive(value), field, value, "must be a finite number above 0")
     require_known("embedding_projection", config.embedding_projection, ("sum", "tokens"))
     for field, neutral in (("embedding_projection", "sum"), ("output_projection", False)):
         value = getattr(config, field)
         projects = config.token_size != config.hidden_size
         rule = f"needs an embedding_size other than hidden_size = {config.hidden_size}"
         require(value == neutral or projects, field, value, rule)
-    require(config.norm_eps > 0, "norm_eps", config.norm_eps, "must be above 0")
-    require(config.initializer_range >= 0, "initializer_range", config.initializer_range, "must not be below 0")
+    require(_is_positive(config.norm_eps), "norm_eps", config.norm_eps, "must be a finite number above 0")
+    spread = config.initializer_range
+    require(spread == 0 or _is_positive(spread), "initializer_range", spread, "must be finite and not below 0")
 
 
 def crosses_by_scores(cross_mixer: str | None, source_size: int | None) -> bool:
@@ -103,10 +118,7 @@ def check_mixers(config: Any) -> None:
         able = mixer.is_causal if config.is_causal_family else mixer.is_bidirectional
         direction = "causal" if config.is_causal_family else "bidirectional"
         require(able, "mixers", name, f"cannot be {direction}")
-    crosses = crosses_by_scores(
-        getattr(config, "cross_mixer", None), getattr(config, "cross_attention_hidden_size", None)
-    )
-    if not crosses and not any(MIXERS.get(name).is_attention for name in used):
+    if not config.crosses_by_scores and not any(MIXERS.get(name).is_attention for name in used):
         layers = [config.layer_config(idx) for idx in config.distinct_layers]
         for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
@@ -149,7 +161,7 @@ def check_layer(config: Any, mixer: str) -> None:
         require(value is None or 0 <= value < 1, field, value, "must lie in [0, 1)")
     for field in ("attn_logit_softcapping", "attention_scale"):
         value = getattr(config, field)
-        require(value is None or value > 0, field, value, "must be above 0")
+        require(value is None or _is_positive(value), field, value, "must be a finite number above 0")
 
 
 def check_blocks(config: Any) -> None:
@@ -190,7 +202,7 @@ def check_blocks(config: Any) -> None:
 
 def check_heads_of_models(config: Any) -> None:
     cap = config.final_logit_softcapping
-    require(cap is None or cap > 0, "final_logit_softcapping", cap, "must be above 0")
+    require(cap is None or _is_positive(cap), "final_logit_softcapping", cap, "must be a finite number above 0")
     if config.is_causal_family:
         check_tied_size(config, config.tie_word_embeddings)
 
@@ -254,23 +266,39 @@ def check_rope(config: Any, parameters: dict[str, Any]) -> None:
             require_known("rope_parameters", key, RopeParameters.__annotations__)
     for key in _ROPE_NEEDS.get(kind, ()):
         require(parameters.get(key) is not None, "rope_parameters", parameters, f"rope_type {kind!r} needs {key}")
-    for key in ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"):
+    for key in _ROPE_NUMBERS:
         value = parameters.get(key)
-        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         field = key if key == "rope_theta" else f"rope_parameters[{key!r}]"
-        require(value is None or number, field, value, "must be a number above 0")
-    require(parameters.get("rope_theta") is not None, "rope_theta", None, "must be a number above 0")
-    factor = parameters.get("factor")
+        require(value is None or _is_positive(value), field, value, "must be a finite number above 0")
+    theta, factor = parameters.get("rope_theta"), parameters.get("factor")
+    require(theta is not None, "rope_theta", None, "must be a finite number above 0")
+    require(
+        kind != "yarn" or theta != 1,
+        "rope_theta",
+        theta,
+        "must not be 1 with rope_type 'yarn', which divides by its log",
+    )
     require(factor is None or factor >= 1, "rope_parameters['factor']", factor, "must be at least 1")
+    given = parameters.get("factor", 1.0) is not None
+    require(kind != "proportional" or given, "rope_parameters['factor']", None, "must be a number, or be left out")
+    former = parameters.get("original_max_position_embeddings")
+    whole = isinstance(former, int) and not isinstance(former, bool) and former > 1
+    field = "rope_parameters['original_max_position_embeddings']"
+    require(former is None or whole, field, former, "must be an integer above 1")
     share = parameters.get("partial_rotary_factor", 1.0)
-    require(0 < share <= 1, "partial_rotary_factor", share, "must lie in (0, 1]")
+    require(_is_positive(share) and share <= 1, "partial_rotary_factor", share, "must lie in (0, 1]")
     size = int(config.head_dim * share)
     rule = f"the rotary dimension head_dim * partial_rotary_factor = {size} must be even and above 0"
     require(size > 0 and size % 2 == 0, "head_dim", config.head_dim, rule)
+    rule = f"rope_type 'dynamic' needs a rotary dimension head_dim * partial_rotary_factor above 2, not {size}"
+    require(kind != "dynamic" or size > 2, "head_dim", config.head_dim, rule)
     for key in ("short_factor", "long_factor"):
         factors = parameters.get(key)
-        fits = factors is None or (isinstance(factors, list) and len(factors) == size // 2)
-        require(fits, f"rope_parameters[{key!r}]", factors, f"must be a list of {size // 2} factors, one a frequency")
+        fits = factors is None or (
+            isinstance(factors, list) and len(factors) == size // 2 and all(map(_is_positive, factors))
+        )
+        rule = f"must be a list of {size // 2} factors above 0, one a frequency"
+        require(fits, f"rope_parameters[{key!r}]", factors, rule)
     for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
         if parameters.get(low) is not None and parameters.get(high) is not None:
             rule = f"must be below {high} = {parameters[high]}"
@@ -299,6 +327,8 @@ def check_per_layer_config(overrides: Any, mixers: list[str]) -> None:
         for field, value in fields.items():
             known = ", ".join(PER_LAYER_FIELDS)
             require(field in PER_LAYER_FIELDS, "per_layer_config", field, f"only these may differ: {known}")
+            optional = field in ("attention_scale", "attn_logit_softcapping", "sliding_window")
+            require(value is not None or optional, f"per_layer_config[{layer}][{field!r}]", None, "must have a value")
             if field == "sliding_window" and value is not None:
                 mixer = mixers[int(layer)]
                 rule = f"layer {layer} has no window: its mixer is {mixer!r}"

@@ -78,6 +78,7 @@ class TxEncoderConfig(TxStackConfig):
         require_known("classifier_pooling", self.classifier_pooling, ("first", "mean"))
         require_known("pooler_pooling", self.pooler_pooling, ("first", "mean", "late"))
         require_known("pooler_act", self.pooler_act, ACT2FN)
+        require_known("hidden_act", vars(self)["hidden_act"], ACT2FN)  # that of the heads: layers may have their own
         if not self.transform_bias:
             rule = "needs mlm_head_transform = True or classifier_transform = True"
             require(self.mlm_head_transform or self.classifier_transform, "transform_bias", False, rule)

@@ -9,7 +9,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from .configuration_checks import check_crosses, require
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder import TxEncoderConfig
-from .configuration_storage import TxConfigMixin, check_version
+from .configuration_storage import ALIASES, TxConfigMixin, check_version
 from .version import __version__
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
@@ -108,7 +108,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     @classmethod
     def _refuse_flat(cls, key: str) -> None:
         """Refuse a field of the stacks that does not say which of them it is for."""
-        of_stacks = TxDecoderConfig._field_names() | {"rope_theta", "rope_scaling", "partial_rotary_factor"}
+        of_stacks = TxDecoderConfig._field_names() | ALIASES
         if key in of_stacks - cls._field_names() - {"vocab_size"}:
             raise ValueError(
                 f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
@@ -117,7 +117,9 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     @classmethod
     def _changeable(cls) -> set[str]:
-        prefixed = {f"{stack}_{name}" for stack, sub in cls.sub_configs.items() for name in sub._field_names()}
+        prefixed = {
+            f"{stack}_{name}" for stack, sub in cls.sub_configs.items() for name in sub._field_names() | ALIASES
+        }
         return cls._field_names() | prefixed | TxDecoderConfig._field_names()
 
     @classmethod
@@ -134,7 +136,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         for key in list(kwargs):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
-            if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names():
+            if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names() | ALIASES:
                 given = kwargs.get(stack)
                 rule = f"{stack} is a config already: set {field} there"
                 require(not isinstance(given, PreTrainedConfig), key, kwargs[key], rule)

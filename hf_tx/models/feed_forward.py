@@ -15,6 +15,13 @@ def drop(hidden_states: torch.Tensor, probability: float, training: bool) -> tor
     return nn.functional.dropout(hidden_states, probability) if training and probability else hidden_states
 
 
+def build_activation(name: str) -> nn.Module:
+    """Build an activation by the library's name. Some have parameters (`prelu`, `xielu`), which get the dtype of all
+    others: those of `xielu` would be bfloat16, and a model that was trained in another dtype would come back rounded.
+    """
+    return ACT2FN[name].to(torch.get_default_dtype())
+
+
 class MLP(nn.Module):
     """Two projections with an activation between them (Vaswani et al., 2017, https://huggingface.co/papers/1706.03762)."""
 
@@ -22,7 +29,7 @@ class MLP(nn.Module):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.dropout = config.ffn_dropout
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -39,7 +46,7 @@ class GLU(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.dropout = config.ffn_dropout
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

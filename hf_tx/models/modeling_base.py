@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 from transformers import initialization as init
+from transformers.activations import XIELUActivation
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
@@ -142,6 +143,9 @@ class TxPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)  # type: ignore[arg-type]
         elif isinstance(module, nn.PReLU):
             init.constant_(module.weight, 0.25)
+        elif isinstance(module, XIELUActivation):
+            for name, value in XIELUActivation().state_dict().items():
+                init.copy_(getattr(module, name), value)
         elif hasattr(module, "init_parameters"):
             module.init_parameters()  # type: ignore[operator]
 

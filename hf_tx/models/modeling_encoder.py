@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.activations import ACT2FN
 from transformers.modeling_outputs import (
     BaseModelOutputWithPooling,
     MaskedLMOutput,
@@ -22,6 +21,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import Attention
 from .block import TxBlock
 from .configuration_encoder import TxEncoderConfig
+from .feed_forward import build_activation
 from .heads import LanguageModelHead, TokenHead, classifier_dropout, pooled_states, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
@@ -47,7 +47,7 @@ class Pooler(nn.Module):
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.output_size, config.output_size)
-        self.act_fn = ACT2FN[config.pooler_act]
+        self.act_fn = build_activation(config.pooler_act)
         self.pooling = config.pooler_pooling
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
@@ -145,7 +145,7 @@ class HeadTransform(nn.Module):
     def __init__(self, config: TxEncoderConfig, size: int) -> None:
         super().__init__()
         self.dense = nn.Linear(config.output_size, size, bias=config.transform_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(vars(config)["hidden_act"])  # layers may have their own
         self.norm = build_norm(config, size)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -85,14 +85,15 @@ class TxStack(TxPreTrainedModel):
         """Return the embeddings of the tokens, or the given ones, scaled.
 
         Raises:
-            ValueError: both or neither are given, or they hold no tokens.
+            ValueError: both or neither are given, or they hold no rows or no tokens.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("You must specify exactly one of input_ids or inputs_embeds")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
-        if inputs_embeds.shape[1] == 0:
-            raise ValueError("the input has no tokens.")
+        for size, name in zip(inputs_embeds.shape[:2], ("rows", "tokens"), strict=True):
+            if size == 0:
+                raise ValueError(f"the input has no {name}.")
         if self.config.embedding_scale is not None:
             inputs_embeds = inputs_embeds * self.config.embedding_scale
         return inputs_embeds

@@ -156,6 +156,21 @@ def test_each_stack_takes_the_first_backend_that_can():
     assert model.decoder.config._attn_implementation == "eager"
 
 
+@pytest.mark.parametrize(
+    ("settings", "able"),
+    [(dict(attn_logit_softcapping=1.5), "flex_attention"), (dict(attention_sinks=True), "tiled")],
+    ids=["softcap", "sinks"],
+)
+def test_attention_to_an_encoder_asks_for_what_it_has_where_no_layer_is_attention(settings, able):
+    plain = dict(attn_logit_softcapping=None, attention_sinks=False)
+    settings = dict(mixers="lstm", **settings, encoder=dict(mixers="full", **plain))
+    with pytest.raises(ValueError, match=r"'sdpa' cannot compute layer 0 \('lstm'\): it has no .*'eager'"):
+        build("encoder_decoder", "sdpa", **settings)
+    eager = build("encoder_decoder", None, **settings)
+    assert eager.decoder.config._attn_implementation == "eager"
+    assert_close(states(build("encoder_decoder", able, **settings), tokens(2, 6)), states(eager, tokens(2, 6)))
+
+
 @pytest.mark.parametrize("head", ["base", "lm"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_backend_is_switched_for_heads_and_their_base_models(family, head):

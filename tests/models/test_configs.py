@@ -269,8 +269,8 @@ def test_the_settings_of_the_caller_stay_as_they_are(family: str) -> None:
 @pytest.mark.parametrize("way", ["json file", "file"])
 def test_infinity_survives_a_file(way: str, tmp_path: Path) -> None:
     """JSON has no such number, and the library has a spelling of its own for it."""
-    config = make("decoder", attn_logit_softcapping=math.inf)
-    assert WAYS[way](config, tmp_path).attn_logit_softcapping == math.inf
+    config = make("decoder", origin={"config": {"logit_cap": math.inf}})
+    assert WAYS[way](config, tmp_path).origin == {"config": {"logit_cap": math.inf}}
 
 
 def test_hf_tx_version_is_that_of_the_writer(tmp_path: Path) -> None:
@@ -322,10 +322,12 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(type_vocab_size=-1), ("type_vocab_size = -1", "below 0")),
     (dict(embedding_scale=0.0), ("embedding_scale = 0.0", "above 0")),
     (dict(logit_scale=0), ("logit_scale = 0", "above 0")),
+    (dict(logit_scale=math.inf), ("logit_scale = inf", "finite")),
     (dict(residual_multiplier=-1.0), ("residual_multiplier = -1.0", "above 0")),
     (dict(norm_eps=0.0), ("norm_eps = 0.0", "above 0")),
     (dict(norm_eps=-1e-5), ("norm_eps = -1e-05", "above 0")),
     (dict(initializer_range=-0.1), ("initializer_range = -0.1", "below 0")),
+    (dict(initializer_range=math.inf), ("initializer_range = inf", "finite")),
     # dropout
     (dict(attention_dropout=1.5), ("attention_dropout = 1.5", "[0, 1)")),
     (dict(hidden_dropout=1.0), ("hidden_dropout = 1.0", "[0, 1)")),
@@ -337,6 +339,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # scales and caps
     (dict(attention_scale=0.0), ("attention_scale = 0.0", "above 0")),
     (dict(attention_scale=-1), ("attention_scale = -1", "above 0")),
+    (dict(attention_scale=math.inf), ("attention_scale = inf", "finite")),
     (dict(attn_logit_softcapping=0), ("attn_logit_softcapping = 0", "above 0")),
     (dict(final_logit_softcapping=-5.0), ("final_logit_softcapping = -5.0", "above 0")),
     # mixers and windows
@@ -410,11 +413,43 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(rope_theta=0.0), ("rope_theta = 0.0", "above 0")),
     (rope(rope_theta=-1.0), ("rope_theta = -1.0", "above 0")),
     (rope(rope_type="default", rope_theta=None), ("rope_theta = None", "above 0")),
+    (rope(rope_type="default", rope_theta=math.inf), ("rope_theta = inf", "finite")),
+    (rope(rope_type="yarn", rope_theta=1.0, factor=2.0), ("rope_theta = 1.0", "not be 1", "yarn")),
+    (rope(rope_type="yarn", factor=2.0, attention_factor=[1.0]), ("attention_factor", "[1.0]", "number")),
+    (
+        rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=0),
+        ("original_max_position_embeddings", "0", "integer above 1"),
+    ),
+    (
+        rope(
+            rope_type="longrope",
+            short_factor=[1.0] * 4,
+            long_factor=[2.0] * 4,
+            original_max_position_embeddings=1,
+        ),
+        ("original_max_position_embeddings", "1", "integer above 1"),
+    ),
+    (
+        rope(
+            rope_type="longrope",
+            short_factor=[1.0] * 4,
+            long_factor=[2.0] * 4,
+            original_max_position_embeddings=None,
+        ),
+        ("longrope", "needs original_max_position_embeddings"),
+    ),
+    (rope(rope_type="longrope", short_factor=[0.0] * 4, long_factor=[2.0] * 4), ("short_factor", "4 factors above 0")),
+    (rope(rope_type="proportional", factor=None), ("factor", "None", "left out")),
+    (
+        rope(rope_type="dynamic", factor=2.0, partial_rotary_factor=0.25),
+        ("head_dim = 8", "dynamic", "above 2"),
+    ),
     (rope(rope_type="yarm", factor=2.0), ("rope_type = 'yarm'", "Did you mean 'yarn'", "linear", "llama3")),
     (rope(rope_type="linear", facter=2.0), ("rope_parameters", "'facter'", "Did you mean 'factor'")),
     (rope(rope_type="linear", factor=0.5), ("factor", "0.5", "at least 1")),
     (rope(rope_theta=1e4, partial_rotary_factor=1.5), ("partial_rotary_factor = 1.5", "(0, 1]")),
     (rope(rope_theta=1e4, partial_rotary_factor=0.0), ("partial_rotary_factor = 0.0", "(0, 1]")),
+    (rope(rope_theta=1e4, partial_rotary_factor="half"), ("partial_rotary_factor = 'half'", "(0, 1]")),
     (rope(rope_theta=1e4, partial_rotary_factor=0.4), ("head_dim = 8", "= 3", "even")),
     (dict(rope_parameters="linear"), ("rope_parameters", "'linear'", "dict")),
     (rope(rope_type="linear"), ("rope_parameters", "linear", "factor")),
@@ -446,6 +481,8 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(**layer(attention_dropout=2.0)), ("attention_dropout = 2.0", "[0, 1)")),
     (dict(**layer(num_key_value_heads=3)), ("num_key_value_heads = 3", "num_attention_heads = 2")),
     (dict(**layer(intermediate_size=-1)), ("intermediate_size = -1", "above 0")),
+    (dict(**layer(intermediate_size=None)), ("per_layer_config[1]['intermediate_size'] = None", "value")),
+    (dict(**layer(position_type=None)), ("per_layer_config[1]['position_type'] = None", "value")),
     (dict(**layer(position_type="learned")), ("position_type", "learned", "rope")),
     (dict(**layer(attention_scale="a")), ("attention_scale", "'a'", "float")),
     (dict(**layer(hidden_dropout=0.5)), ("per_layer_config", "hidden_dropout", "sliding_window")),
@@ -895,6 +932,7 @@ FLAT = {
     "rope_theta": 1e6,
     "partial_rotary_factor": 0.5,
     "rope_scaling": dict(rope_type="linear", factor=2.0),
+    "per_layer_config": {0: {"hidden_act": "relu"}},
 }
 
 
@@ -918,6 +956,15 @@ def test_a_prefixed_change_on_loading(stack: str, tmp_path: Path) -> None:
     make("encoder_decoder").save_pretrained(tmp_path)
     config = AutoConfig.from_pretrained(tmp_path, **{f"{stack}_hidden_dropout": 0.1})
     assert getattr(config, stack).hidden_dropout == 0.1
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_a_prefixed_change_of_what_becomes_a_field(stack: str, tmp_path: Path) -> None:
+    make("encoder_decoder").save_pretrained(tmp_path)
+    changes = {f"{stack}_rope_theta": 5.0, f"{stack}_per_layer_config": {1: {"hidden_act": "relu"}}}
+    changed = getattr(AutoConfig.from_pretrained(tmp_path, **changes), stack)
+    assert changed.rope_parameters["rope_theta"] == 5.0
+    assert changed.layer_config(1).hidden_act == "relu"
 
 
 @pytest.mark.parametrize("prefixed", [True, False])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_models import assert_close, assert_differ, config_of, enlarge, padded, tokens
 from torch.nn.functional import cross_entropy
+from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForQuestionAnsweringLoss
 
 import hf_tx
@@ -180,6 +181,13 @@ def test_classifiers_may_have_the_transform_of_a_language_model(
     logits = [outputs[name] for name in ("start_logits", "end_logits") if name in outputs]
     found = torch.stack(logits, dim=-1) if logits else outputs.logits
     assert_close(found, getattr(model, output)(transformed))
+
+
+def test_a_transform_has_the_activation_of_the_model_whatever_its_layers_have() -> None:
+    config = config_of("encoder", hidden_act="gelu", per_layer_config={0: {"hidden_act": "relu"}})
+    model = hf_tx.TxEncoderForMaskedLM(config)
+    assert type(model.transform.act_fn) is type(ACT2FN["gelu"])
+    assert type(model.model.layers[0].mlp.act_fn) is type(ACT2FN["relu"])
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])

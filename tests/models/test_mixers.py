@@ -702,6 +702,8 @@ def test_a_mask_of_other_rows_and_an_empty_input_are_refused():
         model(tokens(2, 4), attention_mask=torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(ValueError, match="no tokens"):
         model(tokens(2, 4)[:, :0])
+    with pytest.raises(ValueError, match="no rows"):
+        model(tokens(2, 4)[:0])
 
 
 def test_options_of_mixers_that_are_gone_are_left_behind(tmp_path):

@@ -210,6 +210,26 @@ def test_a_head_is_loaded_without_the_rest(family: str, cls: Any, tmp_path: Path
         assert torch.equal(loaded.state_dict()[name], weight), name
 
 
+@pytest.mark.parametrize("activation", ["prelu", "xielu"])
+def test_parameters_of_activations(activation: str, tmp_path: Path) -> None:
+    """Those of a layer come back as they were, and those of a head that is new begin as in a new model."""
+    config = config_of("encoder", hidden_act=activation, num_hidden_layers=1)
+    base = hf_tx.TxEncoderModel(config)
+    for parameter in base.layers[0].mlp.act_fn.parameters():
+        parameter.data += 0.01234567
+    base.save_pretrained(tmp_path)
+    poison()
+    loaded = hf_tx.TxEncoderForMaskedLM.from_pretrained(tmp_path)
+    fresh = hf_tx.TxEncoderForMaskedLM(config)
+    for found, wanted in (
+        (loaded.model.layers[0].mlp.act_fn, base.layers[0].mlp.act_fn),
+        (loaded.transform.act_fn, fresh.transform.act_fn),
+    ):
+        for name, value in wanted.state_dict().items():
+            assert value.dtype == torch.float32, name
+            assert torch.equal(found.state_dict()[name], value), name
+
+
 @every_family
 def test_saving_again_writes_the_same(family: str, tmp_path: Path) -> None:
     build(family, head="lm").save_pretrained(tmp_path / "first")
