@@ -17,7 +17,6 @@ from ..models.backend_rules import refusal
 from ..models.registry import nearest
 from .building import build_config, changes_with_mixers, class_named, device_of, empty_model, require_shapes
 from .families import FAMILIES, family_of
-from .families import family_named as family_named  # kept for those who import it from here
 from .family import Family, Head
 from .fields import NotExpressible
 from .sources import (
