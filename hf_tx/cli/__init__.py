@@ -24,7 +24,7 @@ _COMMANDS: dict[str, Any] = {
     "serve": serve,
 }
 #: What bad input raises, of which the message is printed.
-BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError)
+BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError, FloatingPointError)
 
 
 def _parser() -> argparse.ArgumentParser:

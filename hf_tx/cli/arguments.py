@@ -14,6 +14,7 @@ from transformers import HfArgumentParser
 from . import BAD_INPUT
 
 Options = TypeVar("Options")
+_FILES = (".yaml", ".yml", ".json")
 
 
 class _Parser(HfArgumentParser):
@@ -53,9 +54,11 @@ def parse_options(options_class: Any, argv: Sequence[str] | None = None, descrip
         SystemExit: after `--help`.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    if len(argv) == 1 and Path(argv[0]).suffix.lower() in (".yaml", ".yml", ".json"):
-        argv = list(_options_of_file(Path(argv[0])))
     parser = _Parser(cast(Any, options_class), description=description, allow_abbrev=False)
+    if len(argv) == 1 and Path(argv[0]).suffix.lower() in _FILES:
+        argv = list(_options_of_file(Path(argv[0]), parser))
+    elif argv and not argv[0].startswith("-"):
+        raise ValueError(f"{argv[0]}: is no option; a file of options ({', '.join(_FILES)}) must be all that is given")
     # Before what is required is missed: it may be what is misspelt.
     for argument in argv:
         name = argument.partition("=")[0]
@@ -73,28 +76,52 @@ def run_script(
     interrupted: str = "interrupted",
 ) -> int:
     """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C, with
-    what `interrupted` says."""
+    what the interrupt says, or else `interrupted`."""
     try:
         run(argv)
     except BAD_INPUT as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"{name}: {interrupted}", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"{name}: {str(error) or interrupted}", file=sys.stderr)
         return 130
     return 0
 
 
-def _options_of_file(path: Path) -> Iterator[str]:
-    text = path.read_text("utf-8")
+class _Yaml(yaml.SafeLoader):  # type: ignore[misc]
+    """Reads YAML in which no name is there twice: one would silently take the place of the other."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        _refuse_twice([key.value for key, _ in node.value])
+        return super().construct_mapping(node, deep)
+
+
+def _of_json(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_twice([name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_twice(names: list[Any]) -> None:
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ValueError(f"{twice[0]} is there twice")
+
+
+def _options_of_file(path: Path, parser: HfArgumentParser) -> Iterator[str]:
     try:
-        found: Any = json.loads(text) if path.suffix.lower() == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        text = path.read_text("utf-8-sig")
+        is_json = path.suffix.lower() == ".json"
+        found: Any = json.loads(text, object_pairs_hook=_of_json) if is_json else yaml.load(text, _Yaml)
+        if not isinstance(found, dict):
+            raise ValueError("holds no options: it must be names and values")
+        _refuse_twice([str(name).replace("-", "_") for name in found])
+    except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{str(path)!r} holds no options: it must be names and values")
     for name, value in found.items():
+        action = parser._option_string_actions.get(f"--{name}")
+        if isinstance(value, list) and action is not None and action.nargs is None:
+            raise ValueError(f"{str(path)!r}: {name} takes one value, not a list")
         for item in value if isinstance(value, list) else [value]:
             # null is what leaving an option out means.
             if item is not None:
-                yield f"--{name}={json.dumps(item) if isinstance(item, dict) else item}"
+                yield f"--{name}={json.dumps(item, default=str) if isinstance(item, dict) else item}"

@@ -76,7 +76,7 @@ class RunRecord:
         task: the Hub's name of the task, as in `text-generation`.
         uses: what it is meant for.
         limits: what it is not meant for, and what is known to be wrong.
-        language: codes of the languages.
+        language: codes of the languages, as far as the card of the data says them.
         license: of the weights.
         base_model: what was fine-tuned, by name or folder.
         model: class, parameters and the settings worth a line.
@@ -101,7 +101,7 @@ class RunRecord:
     seconds: float
     uses: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
-    language: list[str] = field(default_factory=lambda: ["en"])
+    language: list[str] = field(default_factory=list)
     license: str = "apache-2.0"
     base_model: str | None = None
     hardware: str = field(default_factory=lambda: hardware())
@@ -164,7 +164,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         if not Path(folder, plot).is_file():
             raise FileNotFoundError(f"{folder}: holds no {plot}, which the record of the run names.")
     data = ModelCardData(
-        language=record.language,
+        language=record.language or None,
         license=record.license,
         library_name="transformers",
         pipeline_tag=record.task,

@@ -26,7 +26,8 @@ a run that goes on from a checkpoint draws what the whole run would have drawn. 
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,11 @@ class Objective(ABC):
     takes_more_columns: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        for option in fields(self)[2:]:
+            value, kind = getattr(self, option.name), type(option.default)
+            known = {int: Integral, float: Real}.get(kind, kind)
+            if isinstance(value, bool) != (kind is bool) or not isinstance(value, known):
+                raise ValueError(f"{option.name} = {value!r}: must be of the type {kind.__name__}.")
         if self.max_length < 1 or self.seed < 0:
             raise ValueError(
                 f"max_length = {self.max_length}, seed = {self.seed}: must be at least 1 and at least 0, respectively."

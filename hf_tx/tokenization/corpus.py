@@ -83,6 +83,14 @@ def iter_dataset(
     return _column(chain([first], rows), column, name)
 
 
+def check_table(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError for a table of text (`.csv`, `.jsonl` or the like) that is blank or not UTF-8: the library
+    `datasets` finds that only where a row is read, and does not say in which file."""
+    if Path(path).suffix.lower() != ".parquet" and Path(path).stat().st_size:
+        for _ in _read(Path(path)):
+            pass
+
+
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.rglob("*.txt") if file.is_file())
@@ -157,6 +165,7 @@ def _rows(source: str, config: str | None, split: str) -> Iterator[Mapping[str, 
             raise FileNotFoundError(f"dataset file {source!r} does not exist")
         if Path(source).stat().st_size == 0:
             raise ValueError(f"dataset file {source!r} is empty")
+        check_table(source)
         builder, options = TABLES[suffix]
         options = {**options, "data_files": source}
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..tokenization.corpus import TABLES
+from ..tokenization.corpus import TABLES, check_table
 from .corpus import read_documents, split_documents
 
 
@@ -46,8 +46,9 @@ class DataArguments(SourceArguments):
         metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
     )
     train_split: str = field(default="train", metadata={"help": "The split to train on."})
-    eval_split: str = field(
-        default="validation", metadata={"help": "The split to measure on; if there is none, rows are held out."}
+    eval_split: str | None = field(
+        default=None,
+        metadata={"help": "The split to measure on. Default: validation; if there is none, rows are held out."},
     )
     held_out: float = field(default=0.1, metadata={"help": "Share of the data to measure on, where no split is."})
     max_train_samples: int | None = field(default=None, metadata={"help": "Train on that many rows, for trials."})
@@ -57,6 +58,8 @@ class DataArguments(SourceArguments):
             raise ValueError("give either --text or --dataset: where the data comes from.")
         if self.eval_text and not self.text:
             raise ValueError("--eval-text: is of --text; a --dataset has --eval-split.")
+        if self.eval_split is not None and (self.text or self.eval_split == self.train_split):
+            raise ValueError(f"--eval-split {self.eval_split}: must be a split of --dataset other than --train-split.")
         if not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5.")
         for name in ("max_train_samples", "max_eval_samples"):
@@ -83,7 +86,7 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
     """Load the data to train on and that to measure on.
 
     Of text files the end is held out, unless `eval_text` names others; of a dataset the split `eval_split`, or else
-    rows that are drawn by the seed.
+    `validation`, or else rows that are drawn by the seed.
 
     Args:
         arguments: where the data comes from.
@@ -108,9 +111,10 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
         loaded = _loaded(arguments.dataset, arguments.dataset_config)
         train = _split_named(arguments.train_split, loaded, arguments.dataset)
         found_by |= {"dataset": arguments.dataset, "dataset_config": arguments.dataset_config}
-        if arguments.eval_split in loaded and arguments.eval_split != arguments.train_split:
-            held_out = loaded[arguments.eval_split]
-            found_by |= {"split": arguments.eval_split}
+        measured = arguments.eval_split or "validation"
+        if arguments.eval_split is not None or (measured in loaded and measured != arguments.train_split):
+            held_out = _split_named(measured, loaded, arguments.dataset)
+            found_by |= {"split": measured}
         else:
             train, held_out = _divided(train, arguments.held_out, seed, names)
             found_by |= {"split": arguments.train_split, "held_out": arguments.held_out, "seed": seed}
@@ -191,11 +195,15 @@ def _loaded(names: Sequence[str], config: str | None) -> Any:
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
-    try:
-        if len(names) == 1 and Path(names[0]).suffix.lower() not in TABLES:
-            return load_dataset(names[0], config)
+    if len(names) == 1 and Path(names[0]).suffix.lower() not in TABLES:
+        if Path(names[0]).is_file():
+            raise ValueError(f"{names[0]}: is no {', '.join(TABLES)} file; give plain text as --text.")
+        builder, options = names[0], dict[str, Any](name=config)
+    else:
         builder, options = _builder(names)
-        return load_dataset(builder, data_files=list(names), **options)
+        options = {**options, "data_files": list(names)}
+    try:
+        return load_dataset(builder, **options)
     except (DatasetGenerationError, ValueError) as error:
         raise ValueError(f"{' '.join(names)}: cannot be read: {error.__cause__ or error}") from error
     except StopIteration as error:  # what the library raises for empty files
@@ -229,6 +237,7 @@ def _builder(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"{name}: is no {', '.join(TABLES)} file; several names must be files of one kind.")
         if not Path(name).is_file():
             raise FileNotFoundError(f"{name}: there is no such file.")
+        check_table(name)
     if len(suffixes) > 1:
         raise ValueError(f"files of several kinds ({', '.join(sorted(suffixes))}): give files of one kind.")
     return TABLES[suffixes.pop()]

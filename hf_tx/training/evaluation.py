@@ -21,7 +21,7 @@ from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, flag, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
-from .runs import json_option
+from .runs import json_option, loading
 from .tasks import TASKS
 
 _PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")
@@ -205,10 +205,8 @@ def _check_models(arguments: EvaluationArguments) -> None:
     """
     for name in arguments.model:
         # A misspelt name or a model of another kind must not show after an hour with the models before it.
-        try:
+        with loading("--model", name):
             config = AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
-        except OSError as error:
-            raise OSError(f"--model {name}: {error}") from error
         with of_known_kind(name, str(arguments.objective or arguments.task)), torch.device("meta"):
             _auto_class_of(arguments).from_config(config, trust_remote_code=arguments.trust_remote_code)
 

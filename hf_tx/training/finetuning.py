@@ -19,7 +19,7 @@ from transformers import (
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import flag, load_splits
-from .runs import Run, RunArguments, RunOptions, loading, measures_of, try_model
+from .runs import Run, RunArguments, RunOptions, check_resumed, loading, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
@@ -153,6 +153,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
     task.prepare_options(options)
     set_seed(options.seed)
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
+    check_resumed(options, model.config)
     if arguments.lora_r:
         model = _with_adapters(model, arguments.lora_r, new)
     trainer = task_trainer(task, model, options)
@@ -216,12 +217,13 @@ class Finetuning(Run):
             facts |= {"rank of the adapters": self.arguments.lora_r, "parameters trained": self.trainable}
         return facts
 
-    def begin(self) -> None:
+    def begin(self) -> list[str]:
         """Measure what the trained model is to be compared with; a sharded model cannot run before its training."""
         baseline = self.for_task.baseline()
         if baseline is None:
             baseline = {} if self.trainer.is_sharded else measures_of(self.trainer)
         self.before = numbers(baseline)
+        return list(dict.fromkeys(["loss", *self.before])) if self.before else []
 
     def measure(self) -> list[Result]:
         """Measure the trained model on the held-out rows, after adapters have become weights."""
@@ -310,6 +312,9 @@ def row_length(
     longest = longest_input(config, tokenizer)
     if given is not None and longest is not None and given > longest:
         raise ValueError(f"{option} {given}: the model and its tokenizer read at most {longest} tokens.")
+    special = tokenizer.num_special_tokens_to_add()
+    if given is not None and given <= special:
+        raise ValueError(f"{option} {given}: must be above {special}, which are the special tokens of a row.")
     return given or min(longest or _DEFAULT_LENGTH, _DEFAULT_LENGTH)
 
 

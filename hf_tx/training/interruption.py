@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import SaveStrategy
 
 
 class StopOnInterrupt(TrainerCallback):
@@ -46,7 +47,8 @@ class StopOnInterrupt(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Ask the Trainer to stop if Ctrl-C was pressed."""
+        """Ask the Trainer to stop if Ctrl-C was pressed, and to save a checkpoint if it saves any."""
         if self.interrupted:
             control.should_training_stop = True
+            control.should_save = args.save_strategy != SaveStrategy.NO
         return control

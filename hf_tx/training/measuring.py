@@ -11,7 +11,7 @@ from ..evaluation import load_model
 from ..objectives import OBJECTIVES
 from .data import check_columns
 from .finetuning import FinetuningOptions, row_length, task_trainer
-from .runs import measures_of
+from .runs import make_objective, measures_of
 from .tasks import TASKS
 from .trainer import TxTrainer
 
@@ -113,10 +113,7 @@ def measure_objective(
     check_columns(rows, columns)
     model, tokenizer = load_model(name, objective, auto_class=kind.auto_class, device="cpu", **options)
     length = row_length(context_length, model.config, tokenizer, "--context-length")
-    try:
-        collator = kind(tokenizer, length, seed=seed, **(objective_options or {}))
-    except TypeError as error:
-        raise ValueError(f"--objective-options {objective_options}: {error}.") from error
+    collator = make_objective(kind, tokenizer, length, seed, objective_options or {})
     with _options(batch_size, mixed_precision) as settings:
         trainer = TxTrainer(
             collator.trainable(model),

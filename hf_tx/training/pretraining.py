@@ -19,7 +19,17 @@ from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES, width_fields
-from .runs import Run, RunArguments, RunOptions, json_option, loading, measures_of, try_model
+from .runs import (
+    Run,
+    RunArguments,
+    RunOptions,
+    check_resumed,
+    json_option,
+    loading,
+    make_objective,
+    measures_of,
+    try_model,
+)
 from .trainer import TxTrainer
 
 # The fields of the config that `Recipe.token_fields` gives.
@@ -101,7 +111,7 @@ class PretrainingOptions(RunOptions):
 
     def __post_init__(self) -> None:
         if self.num_train_epochs is None:
-            self.num_train_epochs, self.max_steps = 1.0, self.max_steps if self.max_steps > 0 else 600
+            self.num_train_epochs, self.max_steps = 1.0, 600 if self.max_steps == -1 else self.max_steps
         elif self.max_steps > 0:
             raise ValueError("--max-steps, --num-train-epochs: give one of them; steps would decide alone.")
         super().__post_init__()
@@ -124,20 +134,19 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     objective_options = json_option(arguments, "objective_options")
     with options.main_process_first(desc="the data"):
         train, held_out, found_by = load_splits(arguments, options.seed)
+    other_texts = {path: read_documents([path]) for path in arguments.other_text}
     columns = arguments.columns or list(kind.columns)
     for split in (train, held_out):
         check_columns(split, columns)
     tokenizer = _tokenizer(arguments, options, train, columns, kind.needs)
     set_seed(options.seed)
-    try:
-        objective = kind(tokenizer, arguments.context_length, seed=options.seed, **objective_options)
-    except TypeError as error:
-        raise ValueError(f"--objective-options {arguments.objective_options}: {error}.") from error
+    objective = make_objective(kind, tokenizer, arguments.context_length, options.seed, objective_options)
     recipe = RECIPES[arguments.family]
     tokens = recipe(tokenizer, arguments.context_length).token_fields()
     model = kind.auto_class.from_config(
         recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
     )
+    check_resumed(options, model.config)
     with options.main_process_first(desc="the rows"):
         rows = objective.prepare(train, columns)
         measured = objective.prepare(held_out, columns, fixed=True)
@@ -152,7 +161,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     trainer.check_first_batch()
     arguments.prepare_push(options)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
-    return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts)
+    return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
 
 
 class Pretraining(Run):
@@ -168,10 +177,10 @@ class Pretraining(Run):
         found_by: Mapping[str, Any],
         objective: Objective,
         texts: list[list[str]] | None,
+        other_texts: Mapping[str, list[str]],
     ) -> None:
         super().__init__(arguments, trainer, tokenizer, found_by)
-        self.objective, self.texts = objective, texts
-        self.other_texts = {path: read_documents([path]) for path in arguments.other_text}
+        self.objective, self.texts, self.other_texts = objective, texts, other_texts
 
     @property
     def task(self) -> str:

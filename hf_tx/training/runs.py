@@ -8,26 +8,47 @@ import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import HfApi
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainerState, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
 from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
+from ..objectives import Objective
 from .data import DataArguments, flag
 from .interruption import StopOnInterrupt
-from .trainer import UNFINISHED, TxTrainer
+from .trainer import UNFINISHED, NonFiniteLoss, TxTrainer
 
 #: What the Trainer adds to measures.
 _TIMES = ("runtime", "_per_second", "_preparation_time")
+# Options of which the library takes any number, and fails late or does nothing.
+_RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (
+        ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
+        lambda value: value >= 1,
+        "at least 1",
+    ),
+    (("max_steps",), lambda value: value >= 1 or value == -1, "at least 1, or -1 where epochs decide"),
+    (("save_steps", "eval_steps", "logging_steps"), lambda value: value > 0, "above 0; `no` as its strategy stops it"),
+    (("num_train_epochs",), lambda value: 0 < value < math.inf, "a number above 0"),
+    (
+        ("learning_rate", "weight_decay", "warmup_steps", "dataloader_num_workers"),
+        lambda value: 0 <= value < math.inf,
+        "a number of at least 0",
+    ),
+    (("adam_beta1", "adam_beta2", "label_smoothing_factor"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+)
+# What a save adds to a config, or the Trainer changes in it.
+_OF_A_SAVE = {"architectures", "auto_map", "dtype", "hf_tx_version", "transformers_version", "use_cache"}
 _LIMIT = "It has learnt from the data named below, with whatever is biased, dated or wrong in it."
 
 
@@ -48,12 +69,12 @@ class RunOptions(TrainingArguments):
         # Without being told, it takes several processes without an accelerator for several single ones.
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()
         self.dataloader_pin_memory = self.dataloader_pin_memory and not self.use_cpu
+        for names, fits, rule in _RANGES:
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not fits(value):
+                    raise ValueError(f"--{name} {value}: must be {rule}.")
         super().__post_init__()
-        for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} {getattr(self, name)}: must be at least 1.")
-        if not 0 <= self.learning_rate < math.inf:
-            raise ValueError(f"--learning_rate {self.learning_rate}: must be a number of at least 0.")
         if self.use_cpu and self.deepspeed:
             from deepspeed import init_distributed
 
@@ -101,9 +122,13 @@ class RunArguments(DataArguments):
         Raises:
             FileExistsError: the folder holds something, and the run is not to go on from it.
             FileNotFoundError: it is to go on, and there is no checkpoint.
+            OSError: the folder cannot be made.
+            ValueError: the Trainer has been given another folder.
             ImportError: what draws the plot is not installed.
         """
         import_pyplot()
+        if options.output_dir not in ("trainer_output", self.output):  # the first is what the library calls it
+            raise ValueError(f"--output_dir {options.output_dir}: give it as --output.")
         options.output_dir = self.output
         folder = Path(self.output)
         if folder.exists() and not folder.is_dir():
@@ -111,23 +136,39 @@ class RunArguments(DataArguments):
         if self.resume:
             last = get_last_checkpoint(self.output) if folder.is_dir() else None
             if last is None:
-                raise FileNotFoundError(f"--resume: there is no checkpoint in {self.output}.")
+                raise FileNotFoundError(
+                    f"--resume: there is no checkpoint in {self.output}; a run that broke off before its first one "
+                    "begins anew without --resume."
+                )
             options.resume_from_checkpoint = last
-        made = next((path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None)
+        self._made = next(
+            (path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None
+        )
         with options.main_process_first(desc="the folder"):
             if options.should_save:
-                if not self.resume and folder.is_dir() and any(folder.iterdir()):
-                    raise FileExistsError(
-                        f"--output {self.output}: is not empty; choose another, or go on from its last checkpoint "
-                        "(--resume)."
-                    )
-                self.scratch.mkdir(parents=True, exist_ok=True)
+                if not self.resume and folder.is_dir():
+                    if any(not path.name.startswith(UNFINISHED) for path in folder.iterdir()):
+                        raise FileExistsError(
+                            f"--output {self.output}: is not empty; choose another, or go on from its last "
+                            "checkpoint (--resume)."
+                        )
+                    for path in folder.iterdir():  # what a run has left that was killed before its first checkpoint
+                        shutil.rmtree(path)
+                try:
+                    self.scratch.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    self.discard(options)
+                    raise OSError(f"--output {self.output}: cannot be written to: {error}.") from error
         try:
             yield
         except BaseException:
-            if made is not None and options.should_save:
-                shutil.rmtree(made, ignore_errors=True)
+            self.discard(options)
             raise
+
+    def discard(self, options: TrainingArguments) -> None:
+        """Remove what `preparing` has made."""
+        if self._made is not None and options.should_save:
+            shutil.rmtree(self._made, ignore_errors=True)
 
     def prepare_push(self, options: TrainingArguments) -> None:
         """Make the repository on the Hub, so that a wrong token shows before the training. What is pushed is the
@@ -160,13 +201,58 @@ def json_option(arguments: Any, name: str) -> dict[str, Any]:
     return found
 
 
+def make_objective(
+    kind: type[Objective],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    seed: int,
+    options: Mapping[str, Any],
+) -> Objective:
+    """Make an objective with what `--objective-options` says.
+
+    Raises:
+        ValueError: it has no such option, or refuses.
+    """
+    known = [each.name for each in fields(kind) if each.name not in ("tokenizer", "max_length", "seed")]
+    for name in options:
+        if name not in known:
+            listed = f"has {', '.join(known)}" if known else "has none"
+            raise ValueError(f"--objective-options: {kind.name} has no option {name!r}; it {listed}.")
+    return kind(tokenizer, max_length, seed=seed, **options)
+
+
 @contextmanager
 def loading(option: str, name: str) -> Iterator[None]:
     """Say of which option an error speaks: those of the library may speak of the connection alone."""
     try:
         yield
-    except OSError as error:
-        raise OSError(f"{option} {name}: cannot be loaded: {error}") from error
+    except (OSError, ValueError) as error:
+        kind = OSError if isinstance(error, OSError) else ValueError
+        raise kind(f"{option} {name}: cannot be loaded: {error}") from error
+
+
+def check_resumed(options: TrainingArguments, config: Any) -> None:
+    """Refuse to go on from the checkpoint of a model with other settings, whose sizes may be the same, or from more
+    steps than are wanted.
+
+    Raises:
+        ValueError: with what is another.
+    """
+    if options.resume_from_checkpoint is None:
+        return
+    state, path = (Path(options.resume_from_checkpoint, name) for name in (TRAINER_STATE_NAME, "config.json"))
+    steps = TrainerState.load_from_json(str(state)).global_step if state.is_file() else 0
+    if 0 < options.max_steps < steps:
+        raise ValueError(f"--max-steps {options.max_steps}: {state.parent} has done {steps} steps already.")
+    if not path.is_file():  # adapters have none
+        return
+    there, here = json.loads(path.read_text("utf-8")), json.loads(config.to_json_string())
+    for name in sorted((there.keys() | here.keys()) - _OF_A_SAVE):
+        if there.get(name) != here.get(name):
+            raise ValueError(
+                f"--resume: {path.parent} is of another model: {name} = {there.get(name)} there, and "
+                f"{here.get(name)} here; give the options that the run began with."
+            )
 
 
 def try_model(auto_class: Any, config: Any, **options: Any) -> None:
@@ -228,9 +314,13 @@ class Run(ABC):
     def training_facts(self) -> dict[str, Any]:
         """What a card says of the training, beside what all do."""
 
-    def begin(self) -> None:
-        """Measure what the trained model is to be compared with; called on all processes."""
-        return
+    def begin(self) -> list[str]:
+        """Measure what the trained model is to be compared with; called on all processes.
+
+        Returns:
+            The names of what is measured, as far as they are known.
+        """
+        return ["loss"]
 
     @abstractmethod
     def measure(self) -> list[Result]:
@@ -301,7 +391,8 @@ class Run(ABC):
     def run(self, command: str) -> RunRecord:
         """Train, measure, save, write the card, and push if that is asked for.
 
-        Ctrl-C ends training after the current step, and what was learnt is measured and saved.
+        Ctrl-C ends training after the current step: what was learnt is measured and saved, with a checkpoint to go on
+        from, but not pushed.
 
         Args:
             command: what runs this again, for the card.
@@ -312,25 +403,49 @@ class Run(ABC):
         Raises:
             ValueError: what was saved is not what a repository must hold; nothing is pushed then.
             OSError: the folder cannot be written any more.
+            KeyboardInterrupt: Ctrl-C was pressed.
+            FloatingPointError: the training diverges; see also [`NonFiniteLoss`].
         """
         trainer, folder = self.trainer, Path(self.arguments.output)
-        self.begin()
-        started, stop = time.monotonic(), StopOnInterrupt()
+        stop = StopOnInterrupt()
         trainer.add_callback(stop)
-        with stop:
-            trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
+        try:
+            self._check_best(self.begin())
+            started = time.monotonic()
+            with stop:
+                trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
+        except NonFiniteLoss:  # its batch is kept
+            raise
+        except BaseException:
+            if not trainer.state.global_step:
+                self.arguments.discard(trainer.args)
+            raise
         seconds = time.monotonic() - started
         results = self.measure()
+        if not all(math.isfinite(result.value) for result in results if result.metric == "loss"):
+            raise FloatingPointError(
+                f"the held-out loss is no number after step {trainer.state.global_step}: the training diverged. "
+                "The model is not saved; lower --learning_rate."
+            )
         trainer.save_model(self.arguments.output)
         record = self._record(command, seconds, results)
         if trainer.args.should_save:
             plot_losses(trainer.state.log_history, folder / "loss.png")
             write_card(folder, record)
             shutil.rmtree(self.arguments.scratch, ignore_errors=True)
-            if self.arguments.repository is not None:
+            if self.arguments.repository is not None and not stop.interrupted:
                 push_folder(folder, self.arguments.repository, token=trainer.args.hub_token)
             print(self._table(record), flush=True)
+        if stop.interrupted:
+            raise KeyboardInterrupt("interrupted; what was learnt until then is saved, and --resume goes on from it")
         return record
+
+    def _check_best(self, measured: list[str]) -> None:
+        """Raise ValueError if the best model is to be that of a measure that there is not: the library would look for
+        it when the first steps are done."""
+        name = self.trainer.args.metric_for_best_model
+        if name is not None and measured and name.removeprefix("eval_") not in measured:
+            raise ValueError(f"--metric_for_best_model {name}: must be one of {', '.join(measured)}.")
 
     def _record(self, command: str, seconds: float, results: list[Result]) -> RunRecord:
         arguments, trainer = self.arguments, self.trainer
@@ -358,7 +473,7 @@ class Run(ABC):
             seconds=round(seconds, 1),
             uses=self.uses,
             limits=self.limits,
-            language=self.data_card.get("language", ["en"]),
+            language=self.data_card.get("language", []),
             base_model=self.base_model,
             license=arguments.license,
             plots={"loss.png": "the losses by step"},

@@ -4,14 +4,17 @@ only."""
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
-from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from ..hub.cards import RECORD
@@ -22,7 +25,7 @@ from .epochs import SetEpoch
 UNFINISHED = "_unfinished"
 
 
-class NonFiniteLoss(RuntimeError):
+class NonFiniteLoss(FloatingPointError):
     """The loss of a step is NaN or infinite. `step` and `batch`, the path of the saved batch, say where."""
 
     def __init__(self, loss: float, step: int, batch: Path) -> None:
@@ -41,7 +44,12 @@ class _Safe(Trainer):
 
     def __init__(self, model: Any = None, *arguments: Any, **keywords: Any) -> None:
         self._caches = getattr(getattr(model, "config", None), "use_cache", None)
-        super().__init__(model, *arguments, **keywords)
+        try:
+            super().__init__(model, *arguments, **keywords)
+        except RuntimeError as error:
+            if "to be installed" not in str(error):
+                raise
+            raise ImportError(f"--report_to: {error}") from error
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
@@ -77,6 +85,31 @@ class _Safe(Trainer):
         matrices = {name for name, parameter in model.named_parameters() if parameter.ndim > 1}
         return [name for name in super().get_decay_parameter_names(model) if name in matrices]
 
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Make the optimizer as the library does.
+
+        Raises:
+            ValueError: it does not take what it is given.
+        """
+        try:
+            return super().create_optimizer(model)
+        except (TypeError, ValueError) as error:
+            name = getattr(self.args.optim, "value", self.args.optim)
+            raise ValueError(f"--optim {name}, --optim_args {self.args.optim_args}: {error}") from error
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """Make the schedule of the learning rate as the library does.
+
+        Raises:
+            ValueError: it does not take what it is given.
+        """
+        try:
+            return super().create_scheduler(num_training_steps, optimizer)
+        except (TypeError, ValueError) as error:
+            name = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
+            given = self.args.lr_scheduler_kwargs
+            raise ValueError(f"--lr_scheduler_type {name}, --lr_scheduler_kwargs {given}: {error}") from error
+
     # ------------------------------------------------------------------------------------------------------------ loss
     def _run_epoch(self, *arguments: Any, **keywords: Any) -> None:
         """Run the library's epoch, unless all steps are done: it looks for that after a step only, so that a run that
@@ -106,6 +139,44 @@ class _Safe(Trainer):
             self.accelerator.wait_for_everyone()  # a launcher ends all processes when the first has failed
             raise NonFiniteLoss(losses[wrong[0]].item(), step, folder / f"batch-{wrong[0]}.safetensors")
         return loss
+
+    # -------------------------------------------------------------------------------------------------------- resuming
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Load weights as the library does.
+
+        Raises:
+            ValueError: they cannot be read, or are those of another model.
+        """
+        with _reading(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load the states as the library does, which goes on without where there are none.
+
+        Raises:
+            ValueError: they are not there, cannot be read, or are those of another run.
+        """
+        if checkpoint is not None and not self.is_sharded:
+            missing = [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not Path(checkpoint, name).is_file()]
+            if missing:
+                raise ValueError(
+                    f"{checkpoint}: holds no {missing[0]} (--save_only_model leaves it out): a run that goes on from "
+                    "it would not be the whole run."
+                )
+        settings = [group.keys() for group in self.optimizer.param_groups] if checkpoint is not None else []
+        with _reading(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            if any(names - group.keys() for names, group in zip(settings, self.optimizer.param_groups, strict=False)):
+                raise ValueError("the optimizer is another")
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the states of the generators as the library does.
+
+        Raises:
+            ValueError: they cannot be read.
+        """
+        with _reading(checkpoint):
+            super()._load_rng_state(checkpoint)
 
     # ---------------------------------------------------------------------------------------------------------- saving
     def _get_output_dir(self, trial: Any) -> str:
@@ -245,6 +316,17 @@ class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
             given = {"max_length": options.generation_max_length, "num_beams": options.generation_num_beams}
             model: Any = self.model
             model.generation_config.update(**{name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _reading(checkpoint: str | None) -> Iterator[None]:
+    """Say of which checkpoint an error speaks."""
+    try:
+        yield
+    except (RuntimeError, ValueError, SafetensorError) as error:
+        raise ValueError(
+            f"{checkpoint}: cannot be gone on from, since it is broken or of another run: {error}"
+        ) from error
 
 
 def _tensors(inputs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:

@@ -280,6 +280,14 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"problem_type": "regression"}, None, "is no finite number"),
     ({"problem_type": "multi_label_classification"}, None, "'label' holds no lists"),
     ({}, [{"text": "a", "labels": [0, 1, 1]}], "names a class twice"),
+    ({}, [{"text": "a", "labels": [0, 1]}, {"text": "b", "labels": [1, 0]}], "all labels are "),
+    ({}, [{"text": "a", "label": {"x": 1}}], "no label is a name, or the number of a class"),
+    ({"max_length": 2}, None, "--max-length 2: must be above 2, which are the special tokens of a row"),
+    ({"metric_for_best_model": "f2"}, None, "--metric_for_best_model f2: must be one of loss, accuracy"),
+    ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "generation_num_beams": 0}, None,
+     "--generation_num_beams 0: must be at least 1"),
+    ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "max_target_length": 65}, None,
+     "--max-target-length 65: the model and its tokenizer take at most 64 tokens"),
     ({"lora_r": -1}, None, "--lora-r -1"),
     ({"baseline": "svm"}, None, "--baseline svm: must be one of majority, tf-idf"),
     ({"baseline": "tf-idf", "task": "seq2seq"}, None, "--baseline tf-idf: is an option of --task sequence-class"),
@@ -326,6 +334,13 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
     assert message in last
     assert code == 2
     assert sorted(here.iterdir()) == before
+
+
+def test_a_row_is_named_as_it_is_numbered_in_the_file(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"text": f"text {number}", "label": number % 2} for number in range(40)]
+    rows[17]["text"] = " "
+    assert script.main(argv("encoder", "sequence-classification", write_rows("rows.jsonl", rows)[:-6])) == 2
+    assert "row 17 of the data (" in capsys.readouterr().err
 
 
 def test_a_label_of_the_held_out_data_alone_is_refused(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@
 import json
 import math
 import shutil
+import signal
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from hf_tx.evaluation import evaluate_texts
 from hf_tx.hub import RunRecord, check_repository
 from hf_tx.objectives import OBJECTIVES
+from hf_tx.training import TxTrainer
 
 TEXT = "".join(
     f"{first} told {second} that {first} saw {second}, and {second} told {first} so.\n"
@@ -266,6 +268,22 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"other_text": "text.txt", "family": "encoder"}, "--other-text: is measured of causal-lm alone"),
         ({"eval_text": "text.txt"}, "--eval-text text.txt: holds a text that is trained on too"),
         ({"held_out": 0.7}, "--held-out 0.7: must be above 0 and at most 0.5"),
+        ({"max_steps": 0}, "--max_steps 0: must be at least 1"),
+        ({"max_steps": None, "num_train_epochs": 0}, "--num_train_epochs 0.0: must be a number above 0"),
+        ({"save_steps": 0}, "--save_steps 0.0: must be above 0"),
+        ({"adam_beta2": 1}, "--adam_beta2 1.0: must be from 0 to below 1"),
+        ({"lr_scheduler_kwargs": '{"a": 1}'}, "--lr_scheduler_type cosine, --lr_scheduler_kwargs"),
+        ({"optim_args": "a"}, "--optim_args a: "),
+        ({"metric_for_best_model": "accuracy"}, "--metric_for_best_model accuracy: must be one of loss"),
+        ({"output_dir": "there"}, "--output_dir there: give it as --output"),
+        ({"output": "text.txt/out"}, "--output text.txt/out: cannot be written to: "),
+        ({"objective_options": '{"packed": "no"}'}, "packed = 'no': must be of the type bool"),
+        ({"tokenizer": "./folder"}, "--tokenizer ./folder: cannot be loaded"),
+        ({"eval_split": "test"}, "--eval-split test: must be a split of --dataset"),
+        ({"text": None, "dataset": "rows.jsonl", "eval_split": "test"}, "has no split 'test'"),
+        ({"text": None, "dataset": "text.txt"}, "text.txt: is no .json, "),
+        ({"text": None, "dataset": "latin.jsonl"}, "'latin.jsonl' is not UTF-8 text: invalid continuation byte at"),
+        ({"resume_from_checkpoint": "gone"}, "gone"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],
 )
@@ -274,6 +292,8 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
 ) -> None:
     Path("empty.txt").write_text("")
     Path("empty.jsonl").write_text("")
+    Path("latin.jsonl").write_bytes('{"text": "café"}'.encode("latin-1"))
+    Path("folder").mkdir()
     write_rows("rows.jsonl", [{"body": "x"}] * 9)
     before = sorted(here.iterdir())
     assert script.main(argv(**changes)) == 2
@@ -281,6 +301,100 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
     assert last.startswith("pretrain.py: error: ")
     assert message in last
     assert sorted(here.iterdir()) == before
+
+
+def test_a_training_that_diverges_is_one_line_and_keeps_its_batch(
+    script: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = {"learning_rate": 1e30, "warmup_steps": 0, "config_changes": '{"norm_type": "none", "qk_norm": false}'}
+    assert script.main(argv(**broken)) == 2
+    *_, last = capsys.readouterr().err.strip().splitlines()
+    assert last.startswith("pretrain.py: error: the loss of step ")
+    assert list(Path("out").glob("_nonfinite-step-*/batch-0.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_steps": 5}, "--max-steps 5: out/checkpoint-6 has done 6 steps already"),
+        ({"mixers": "lstm"}, "is of another model: mixers = ['full', 'full'] there, and ['lstm', 'lstm'] here"),
+        ({"optim": "sgd"}, "out/checkpoint-6: cannot be gone on from, since it is broken or of another run"),
+    ],
+)
+def test_another_run_does_not_go_on_from_a_checkpoint(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    if not Path("out").exists():
+        assert script.main(argv(max_steps=6)) == 0
+    assert script.main([*argv(**{"max_steps": 8, **changes}), "--resume"]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not Path("out/checkpoint-8").exists()
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "model.safetensors", "rng_state.pth"])
+def test_a_checkpoint_that_is_not_whole_is_refused(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert script.main(argv(max_steps=2)) == 0
+    part = Path("out/checkpoint-2", name)
+    part.write_bytes(part.read_bytes()[:9])
+    assert script.main([*argv(max_steps=4), "--resume"]) == 2
+    assert "out/checkpoint-2: cannot be gone on from" in capsys.readouterr().err.strip().splitlines()[-1]
+    if name in ("optimizer.pt", "scheduler.pt"):
+        part.unlink()
+        assert script.main([*argv(max_steps=4), "--resume"]) == 2
+        assert f"holds no {name}" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 1\nseed: 2\n", "seed is there twice"),
+        ("max-steps: 1\nmax_steps: 2\n", "max_steps is there twice"),
+        ("config_changes: {a: 1, a: 2}\n", "a is there twice"),
+        ("seed: [1, 2]\n", "seed takes one value, not a list"),
+        ("seed: true\n", "invalid int value: 'True'"),
+        ("config_changes: {a: 2020-01-01}\n", "has no field 'a'"),
+        ("title: caf\xe9\n", "'bad.yaml' cannot be read"),
+    ],
+)
+def test_what_a_file_says_is_said_once(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    Path("bad.yaml").write_bytes(f"text: text.txt\n{content}".encode("latin-1"))
+    assert script.main(["bad.yaml"]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert script.main(["bad.yaml", "--seed=1"]) == 2
+    assert "bad.yaml: is no option; a file of options" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_run_that_resume_ends_as_the_whole(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert script.main(argv(output="whole")) == 0
+
+    def press(trainer: Any, *arguments: Any) -> Any:
+        if trainer.state.global_step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return step(trainer, *arguments)
+
+    step = TxTrainer.training_step
+    monkeypatch.setattr(TxTrainer, "training_step", press)
+    assert script.main(argv(save_steps=10)) == 130
+    assert "pretrain.py: interrupted; what was learnt until then is saved" in capsys.readouterr().err
+    assert json.loads(Path("out/run.json").read_text("utf-8"))["training"]["steps"] == 4
+    monkeypatch.setattr(TxTrainer, "training_step", step)
+    assert script.main([*argv(), "--resume"]) == 0
+    one, two = (load_file(f"{name}/model.safetensors") for name in ("whole", "out"))
+    assert all(torch.equal(two[name], weight) for name, weight in one.items())
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(script: ModuleType) -> None:
+    Path("out/_unfinished_run/tokenizer").mkdir(parents=True)
+    Path("out/_unfinished_run/tokenizer/tokenizer.json").write_text("of another text")
+    assert script.main([*argv(), "--resume"]) == 2
+    assert script.main(argv(max_steps=1)) == 0
+    assert not Path("out/_unfinished_run").exists()
 
 
 def test_a_folder_that_holds_something_stays_as_it_is(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

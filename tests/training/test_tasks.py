@@ -260,8 +260,10 @@ def test_a_model_that_knows_the_classes_keeps_their_numbers() -> None:
         (ClassLabel(names=["no", "yes"]), [0, 1], -1, "row 5: label -1 is none of the 2 classes"),
         (ClassLabel(names=["no", "yes"]), [0, 1], 2, "row 5: label 2 is none of the 2 classes"),
         (Value("string"), ["a", "b"], "c", "row 5: label 'c' is none of the 2 classes of the training data: a, b"),
-        (Value("string"), ["a", None], "a", "a label is None"),
-        (Value("float64"), [0.0, 1.0], 0.0, "a label is 0.0"),
+        (Value("string"), ["a", "b", None], None, "row 5: label None is no name, and no number of a class"),
+        (Value("string"), ["a", "b", ""], "", "row 5: label '' is no name"),
+        ({"a": Value("int64")}, ["a", "b", {"a": 1}], {"a": 1}, r"row 5: label \{'a': 1\} is no name"),
+        (Value("float64"), [0.5, 1.5], 0.5, "no label is a name, or the number of a class"),
         (Value("string"), ["a", "a"], "a", "all labels are a: nothing can be learnt"),
     ],
 )
@@ -316,10 +318,11 @@ def test_what_is_only_measured_has_the_classes_of_the_model(feature: Any, labels
 
 
 def test_an_empty_cell_makes_a_column_of_integers_one_of_floats() -> None:
+    assert Labels(Value("float64"), [1.0, 0.0, None]).names == ["0", "1"]
     labels = Labels.of_model(Value("float64"), PreTrainedConfig(id2label={0: "ham", 1: "spam"}))
     assert [labels.number(label, "row 0") for label in (1.0, 0.0)] == [1, 0]
     for label in (None, 0.5, float("nan")):
-        with pytest.raises(ValueError, match=f"row 1: label {label} is none of the 2 classes"):
+        with pytest.raises(ValueError, match=f"row 1: label {label} is no name, and no number of a class"):
             labels.number(label, "row 1")
 
 

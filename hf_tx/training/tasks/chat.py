@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, DataCollatorForTokenClassification, EvalPrediction
 
 from ...models.losses import IGNORE
-from .task import Task
+from .task import Task, row_name
 
 #: What is set where a tokenizer has no chat template: roles in words, and answers that end with eos.
 CHAT_TEMPLATE = (
@@ -58,7 +58,7 @@ class Chat(Task):
             self.columns = ()
             for split_name, split in self.splits.items():
                 for number, messages in enumerate(split[self.label_column]):
-                    _check_messages(messages, f"row {number} of the {split_name} data")
+                    _check_messages(messages, row_name(split, split_name, number))
         else:
             self.check_texts(*self.columns, self.label_column)
         if self.tokenizer.chat_template is None:

@@ -7,6 +7,15 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 
+def _whole(label: Any) -> Any:
+    """Return a whole float as the number that it is: an empty cell makes a column of integers one of floats."""
+    return int(label) if isinstance(label, float) and label.is_integer() else label
+
+
+def _is_label(label: Any) -> bool:
+    return isinstance(label, str | int) and label != ""
+
+
 class Labels:
     """The names of classes, as the training data has them, and their numbers.
 
@@ -19,14 +28,15 @@ class Labels:
         known: numbers by name that a model has already. They are kept where the names are the same.
 
     Raises:
-        ValueError: a label that is none, numbers with a gap, or less than two classes.
+        ValueError: numbers with a gap, or less than two classes.
     """
 
     def __init__(self, feature: Any, found: Iterable[Any], known: Mapping[str, Any] | None = None) -> None:
         self._of_dataset: list[str] | None = getattr(feature, "names", None)
-        self.names = self._of_dataset or _names(set(found))
+        self.names = self._of_dataset or _names(found)
         if len(self.names) < 2:
-            raise ValueError(f"all labels are {self.names[0] if self.names else 'empty'}: nothing can be learnt.")
+            what = f"all labels are {self.names[0]}" if self.names else "no label is a name, or the number of a class"
+            raise ValueError(f"{what}: nothing can be learnt.")
         if known and set(known) == set(self.names) and sorted(known.values()) == list(range(len(known))):
             self.names = sorted(known, key=known.__getitem__)
         self._numbers = {name: number for number, name in enumerate(self.names)}
@@ -63,8 +73,11 @@ class Labels:
         Raises:
             ValueError: there is no such class.
         """
-        if isinstance(label, float) and label.is_integer():
-            label = int(label)  # an empty cell makes a column of integers one of floats
+        label = _whole(label)
+        if not _is_label(label):
+            raise ValueError(
+                f"{where}: label {label!r:.60} is no name, and no number of a class; leave such rows out."
+            )
         name = str(label)
         if self._of_dataset is not None and isinstance(label, int):
             name = self._of_dataset[label] if 0 <= label < len(self._of_dataset) else ""
@@ -82,10 +95,9 @@ class Labels:
         return {"id2label": dict(enumerate(self.names)), "label2id": dict(self._numbers)}
 
 
-def _names(found: set[Any]) -> list[str]:
-    wrong = [label for label in found if not isinstance(label, str | int) or label == ""]
-    if wrong:
-        raise ValueError(f"a label is {wrong[0]!r}: labels must be names, or numbers of classes; leave such rows out.")
+def _names(labels: Iterable[Any]) -> list[str]:
+    # What is no label is refused where it stands, by its number.
+    found = {label for label in map(_whole, labels) if _is_label(label)}
     if any(isinstance(label, str) for label in found) or found <= {True, False}:
         return sorted(map(str, found))
     ordered = sorted(found)

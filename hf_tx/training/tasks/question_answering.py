@@ -9,7 +9,7 @@ import numpy as np
 from transformers import AutoModelForQuestionAnswering, DataCollatorWithPadding, EvalPrediction
 
 from ...evaluation.task_metrics import question_answering_metrics
-from .task import Task
+from .task import Task, row_name
 
 Span = tuple[int, int]
 
@@ -52,7 +52,7 @@ class QuestionAnswering(Task):
         question, context = self.columns
         for split_name, split in self.splits.items():
             for number, (text, answers) in enumerate(zip(split[context], split[self.label_column], strict=True)):
-                _check_answers(answers, text, f"row {number} of the {split_name} data")
+                _check_answers(answers, text, row_name(split, split_name, number))
             longest = max(len(ids) for ids in self.tokenizer(list(split[question]))["input_ids"])
             if longest + self.stride >= self.max_length:
                 raise ValueError(

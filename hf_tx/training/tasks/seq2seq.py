@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, EvalPrediction
 
+from ...evaluation.loading import longest_input
 from ...evaluation.task_metrics import seq2seq_metrics
 from ...models.losses import IGNORE
 from ..trainer import TxSeq2SeqTrainer
@@ -36,6 +37,11 @@ class Seq2Seq(Task):
             **options: none.
         """
         self.check_texts(*self.columns, self.label_column)
+        longest = longest_input(self.config, self.tokenizer)
+        if max_target_length is not None and longest is not None and max_target_length > longest:
+            raise ValueError(
+                f"--max-target-length {max_target_length}: the model and its tokenizer take at most {longest} tokens."
+            )
         self.max_target_length = max_target_length or self.max_length
         if self.tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no eos_token: the model would never learn where to stop.")
@@ -61,6 +67,10 @@ class Seq2Seq(Task):
         options.predict_with_generate = True
         if options.generation_max_length is None:
             options.generation_max_length = self.max_target_length + 1  # the start token counts
+        for name, least in (("generation_max_length", 2), ("generation_num_beams", 1)):
+            value = getattr(options, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} {value}: must be at least {least}.")
 
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare what is written with the targets."""

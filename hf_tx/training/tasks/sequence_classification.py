@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, DataCollatorWithPad
 from ...baselines import classify_by_words
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
 from .labels import Labels
-from .task import Task
+from .task import Task, row_name
 
 BASELINES = ("majority", "tf-idf")
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
@@ -52,7 +52,7 @@ class SequenceClassification(Task):
         self.problem_type = problem_type or ("multi_label_classification" if listed else of_one)
         if (self.problem_type == "multi_label_classification") != listed:
             raise ValueError(
-                f"--problem-type {self.problem_type}: {self.label_column!r} holds "
+                f"the problem is {self.problem_type}, and {self.label_column!r} holds "
                 f"{'lists' if listed else 'no lists'}; several right classes stand in a list, and no other labels do."
             )
         if baseline == "tf-idf" and (self.problem_type != PROBLEMS[0] or len(self.columns) > 1):
@@ -69,11 +69,13 @@ class SequenceClassification(Task):
                 self.classes = Labels(feature, found, self.config.label2id)
         self.targets = {
             split_name: [
-                self._target(label, f"row {number} of the {split_name} data")
+                self._target(label, row_name(split, split_name, number))
                 for number, label in enumerate(split[self.label_column])
             ]
             for split_name, split in self.splits.items()
         }
+        if self.train is not None and len(set(map(repr, self.targets["training"]))) < 2:
+            raise ValueError(f"all labels are {self.train[self.label_column][0]!r:.60}: nothing can be learnt.")
 
     def _target(self, label: Any, where: str) -> Any:
         if self.problem_type == "regression":

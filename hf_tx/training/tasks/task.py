@@ -105,10 +105,8 @@ class Task(ABC):
             for column in columns:
                 for number, text in enumerate(split[column]):
                     if not isinstance(text, str) or not text.strip():
-                        raise ValueError(
-                            f"row {number} of the {split_name} data: {column} = {text!r:.60} is no text; leave such "
-                            "rows out."
-                        )
+                        where = row_name(split, split_name, number)
+                        raise ValueError(f"{where}: {column} = {text!r:.60} is no text; leave such rows out.")
 
     def set_up(self, **options: Any) -> None:
         """Check the rows, and find out what the model must know."""
@@ -155,6 +153,14 @@ class Task(ABC):
         """Return what a card says of the data."""
         full = sum(len(ids) >= self.max_length for ids in self.train_rows["input_ids"])
         return {"task": self.name, "most tokens of a row": self.max_length, "rows that have as many or were cut": full}
+
+
+def row_name(split: Any, split_name: str, number: int) -> str:
+    """Say which row of a split is meant: by its number in the data that the split was drawn from, if it was."""
+    drawn = split._indices  # which datasets show nowhere else
+    if drawn is None:
+        return f"row {number} of the {split_name} data"
+    return f"row {drawn.column(0)[number].as_py()} of the data ({split_name} part)"
 
 
 def numbers(measures: Mapping[str, Any]) -> Measures:

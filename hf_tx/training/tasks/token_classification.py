@@ -12,7 +12,7 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 from ...evaluation.task_metrics import classification_metrics, is_tag, token_classification_metrics
 from ...models.losses import IGNORE
 from .labels import Labels
-from .task import Task
+from .task import Task, row_name
 
 
 class TokenClassification(Task):
@@ -46,7 +46,7 @@ class TokenClassification(Task):
             self.classes = Labels(feature.feature, found, self.config.label2id)
         for split_name, split in self.splits.items():
             for number, (words, tags) in enumerate(zip(split[column], split[self.label_column], strict=True)):
-                where = f"row {number} of the {split_name} data"
+                where = row_name(split, split_name, number)
                 if not isinstance(words, list) or not words:
                     raise ValueError(f"{where}: {column} = {words!r:.60} is no list of words; leave such rows out.")
                 if len(words) != len(tags or ()):
