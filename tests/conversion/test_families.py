@@ -318,8 +318,9 @@ def test_what_breaks_a_rule_of_ours_is_refused(name: str, changes: dict[str, Any
 def test_fields_that_no_code_reads_are_no_obstacle(name: str) -> None:
     """Those of clients, and of other families."""
     config = config_of(name, initializer_range=0.1, finetuning_task="mnli", parallel_residual=True, norm_type="none")
-    if getattr(config, "rope_parameters", None) is not None:
-        config.rope_parameters |= {"finetuned": True}  # Yarn-Mistral
+    rope = getattr(config, "rope_parameters", None) or {}
+    for own in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+        own["finetuned"] = True  # Yarn-Mistral
     theirs = hf.AutoModel.from_config(config)
     assert_same(theirs, *_there_and_back(theirs))
 
