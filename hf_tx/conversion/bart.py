@@ -55,6 +55,7 @@ SIZES = (
     same("decoder_start_token_id"),
     only("it is not one stack, but two", is_decoder=False),
     unread("forced_eos_token_id"),  # of the generation config
+    unread("initializer_range"),  # another name of init_std, or of nothing
 )
 
 FIELDS = (
@@ -179,7 +180,6 @@ PLBART = Family(
         *_CLASSIFIERS,
         LOGITS_BIAS,
         *stacks(**_LEARNED, norm_position="post"),
-        unread("initializer_range"),  # another name of init_std
     ),
     weights=weights,
     heads=heads("PLBart"),

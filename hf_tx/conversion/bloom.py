@@ -1,12 +1,22 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """BLOOM."""
 
+from typing import Any
+
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
-from .fields import always, derived, only, renamed, same, unread
+from .fields import Entry, NotExpressible, always, derived, only, renamed, same
 from .gpt2 import LAYER_NORM
 from .gpt_neox import FEED_FORWARD_AND_NORMS
 from .llama import HEADS
 from .weights import layers, rule
+
+
+def _read_slices(config: Any) -> dict[str, Any]:
+    if config.slow_but_exact and config.pretraining_tp != 1:
+        reason = f"with pretraining_tp = {config.pretraining_tp}, its code splits products and leaves out their biases"
+        raise NotExpressible("slow_but_exact", True, f"{reason}; False computes what was trained")
+    return {}
+
 
 BLOOM = Family(
     model_type="bloom",
@@ -17,7 +27,7 @@ BLOOM = Family(
         renamed(n_layer="num_hidden_layers", n_head="num_attention_heads", layer_norm_epsilon="norm_eps"),
         derived("intermediate_size", lambda config: 4 * config.hidden_size),
         only("a residual leaves out the norm", apply_residual_connection_post_layernorm=False),
-        unread("pretraining_tp", "slow_but_exact"),  # how products are split
+        Entry(("pretraining_tp", "slow_but_exact"), (), _read_slices, lambda settings: {}),
         always(embedding_dropout=0.0, position_type="alibi", embedding_norm=True, hidden_act="gelu_new", **LAYER_NORM),
     ),
     weights=(

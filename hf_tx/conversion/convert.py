@@ -50,8 +50,8 @@ def from_hf(
 ) -> Any:
     """Return a model of the library as a model of hf_tx that computes the same.
 
-    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, and ModernBERT
-    after attention and before the output of question answering.
+    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, ModernBERT after
+    attention, and ModernBERT and DistilBERT before the output of question answering.
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
@@ -162,8 +162,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     same_family = origin.get("model_type") == model_type
     if same_family and family.head_of(origin["architecture"]).ours == ours:
         head = family.head_of(origin["architecture"])
-    config_cls = CONFIG_MAPPING[model_type]
-    base = config_cls.from_dict(dict(origin["config"])) if same_family else config_cls()
+    base = CONFIG_MAPPING[model_type].from_dict(dict(origin["config"])) if same_family else None
     config = family.write(model.config, base, head)
 
     plan = plan_of(model, family, head)
@@ -187,7 +186,8 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
         )
     missing = [name for name in info["missing_keys"] if not any(re.fullmatch(each, name) for each in family.dropped)]
     if missing or info["unexpected_keys"]:
-        raise ValueError(f"not filled: {sorted(missing)}; not used: {sorted(info['unexpected_keys'])}.")
+        lacks = sorted({*missing, *info["unexpected_keys"]})
+        raise NotExpressible("weights", lacks, f"they are of one side only: this model, or a {model_type}")
     if getattr(model, "generation_config", None) is not None and theirs.can_generate():
         theirs.generation_config = copies.deepcopy(model.generation_config)
     theirs.config.name_or_path = model.config.name_or_path
@@ -254,8 +254,10 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
     """Check that every tensor of ours is filled and every one of theirs used; return those that are dropped, with the
     reason, and what is wrong if something is."""
     state = found.state
+    if plan.unnamed:  # such as those of an activation
+        raise NotExpressible("weights", plan.unnamed, f"a {family.model_type} is not known to have such tensors")
     lacking = [match for match in plan.matches if not all(name in state for name in match.theirs)]
-    if empty := plan.unnamed + [key for match in lacking for key in match.ours]:
+    if empty := [key for match in lacking for key in match.ours]:
         return {}, f"{family.model_type}: no tensor of the source fills {empty}."
     for match in plan.matches:
         name, ours = match.theirs[0], match.ours[0]

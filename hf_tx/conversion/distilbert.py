@@ -73,6 +73,7 @@ DISTILBERT = Family(
             "TxEncoderForTokenClassification",
             "distilbert",
             (rule("classifier", "score"),),
+            {"classifier_dropout": None},  # that of the layers
         ),
         Head(
             "DistilBertForQuestionAnswering",

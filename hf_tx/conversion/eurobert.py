@@ -2,7 +2,7 @@
 """EuroBERT: a Llama that is an encoder."""
 
 from .family import ENCODER, Family, Head
-from .fields import always, computed, renamed, same, several, unread
+from .fields import always, one_of, renamed, same, several, unread
 from .llama import ATTENTION_BIAS, HEAD_DIM, LAYER, SIZES, rope, weights
 from .weights import rule
 
@@ -19,12 +19,7 @@ EUROBERT = Family(
         rope(),
         ATTENTION_BIAS,
         several("mlp_bias", "mlp_bias", "lm_head_bias"),
-        computed(
-            "classifier_pooling",
-            "pooler_pooling",
-            lambda config: _POOLINGS[config.classifier_pooling],
-            lambda settings: {ours: theirs for theirs, ours in _POOLINGS.items()}[settings["pooler_pooling"]],
-        ),
+        one_of("classifier_pooling", "pooler_pooling", _POOLINGS),
         unread("use_cache"),  # an encoder has none
         unread("pretraining_tp", "mask_token_id"),
         always(norm_type="rmsnorm", type_vocab_size=0, mlm_head_transform=False, classifier_dropout=0.0),

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
@@ -126,7 +127,11 @@ class Family:
         return settings
 
     def build(self, settings: Settings, **more: Any) -> Any:
-        """Return our config with these settings."""
+        """Return our config with these settings.
+
+        Raises:
+            NotExpressible: a value breaks a rule of ours.
+        """
         nested: dict[str, Any] = {}
         for name, value in {**settings, **more}.items():
             stack, dot, inner = name.partition(".")
@@ -134,24 +139,31 @@ class Family:
                 nested.setdefault(stack, {})[inner] = value
             else:
                 nested[name] = value
-        return self.kind(**nested)
+        try:
+            return self.kind(**nested)
+        except (ValueError, StrictDataclassError) as error:
+            raise NotExpressible.by_rule(error) from error
 
-    def write(self, config: Any, base: Any, head: Head) -> Any:
+    def write(self, config: Any, base: Any | None, head: Head) -> Any:
         """Return a config of theirs that computes what ours says.
 
         Args:
             config: our config.
-            base: a config of theirs; where it says the same already, it is kept as it is.
+            base: a config of theirs; where it says the same already, it is kept as it is. None: a new one, of which
+                every field is written, since what follows from other fields says the same only until they change.
             head: the class.
 
         Raises:
             NotExpressible: a setting that the family does not have.
         """
-        wanted = flatten(config)
+        wanted, new = flatten(config), base is None
+        base = CONFIG_MAPPING[self.model_type]() if base is None else base
         found = flatten(self.build(self.read(base) | head.settings))
         written = stored = base.to_dict()
         for entry in self.entries:
-            if any(found.get(name) != wanted.get(name) for name in entry.ours):
+            if not wanted.keys() >= set(entry.ours):  # what is no setting
+                continue
+            if new or any(found.get(name) != wanted[name] for name in entry.ours):
                 changes = {name: value for name, value in entry.write(wanted).items() if name in entry.theirs}
                 for name in changes.keys() & type(base).sub_configs.keys():
                     changes[name] = written[name] | changes[name]
@@ -233,10 +245,16 @@ def decoder_heads(
 
 DECODER, ENCODER, ENCODER_DECODER = TxDecoderConfig, TxEncoderConfig, TxEncoderDecoderConfig
 
+
+def _classifier_dropout(config: Any) -> float:
+    given = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout"))
+    return next((value for value in given if value is not None), 0.1)
+
+
 # A decoder's classifier of tokens reads this from any config, and drops 10 % where there is none.
 CLASSIFIER_DROPOUT = computed(
     "classifier_dropout",
     "classifier_dropout",
-    lambda config: 0.1 if (given := getattr(config, "classifier_dropout", None)) is None else given,
+    _classifier_dropout,
     lambda settings: settings["classifier_dropout"],
 )

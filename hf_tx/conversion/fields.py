@@ -28,6 +28,15 @@ class NotExpressible(ValueError):
     def __init__(self, field: str, value: Any, reason: str) -> None:
         super().__init__(f"not expressible: {field} = {value!r}: {reason}.")
 
+    @classmethod
+    def by_rule(cls, error: BaseException) -> "NotExpressible":
+        """Return the refusal of a value that breaks a rule of ours, as the message of the rule says it."""
+        while error.__cause__ is not None:  # what the library raises about it
+            error = error.__cause__
+        refusal = cls.__new__(cls)
+        refusal.args = (f"not expressible: {error}",)
+        return refusal
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -74,6 +83,22 @@ def several(theirs: str, *ours: str) -> Entry:
 def computed(theirs: str, ours: str, read: Callable[[Any], Any], write: Callable[[Settings], Any]) -> Entry:
     """One field of theirs, and one of ours that is computed from it: `read(config)`, `write(settings)`."""
     return Entry((theirs,), (ours,), lambda config: {ours: read(config)}, lambda settings: {theirs: write(settings)})
+
+
+def one_of(theirs: str, ours: str, values: Mapping[Any, Any]) -> Entry:
+    """One field of theirs that has few values, and what they are here."""
+
+    def read(config: Any) -> dict[str, Any]:
+        found = getattr(config, theirs)
+        if found not in values:
+            raise NotExpressible(theirs, found, f"known are {', '.join(values)}")
+        return {ours: values[found]}
+
+    def write(settings: Settings) -> dict[str, Any]:
+        names = [name for name, value in values.items() if value == settings[ours]]
+        return {theirs: names[0]} if names else {}
+
+    return Entry((theirs,), (ours,), read, write)
 
 
 def always(**settings: Any) -> Entry:
@@ -156,7 +181,8 @@ def refuse_unknown(config: Any, entries: Iterable[Entry]) -> None:
         if name in understood or value is None:
             continue
         if name in SHARED and value != SHARED[name]:
-            raise NotExpressible(name, value, f"a {config.model_type} has no such field")
+            way_out = f"code of all models reads it: make it {SHARED[name]!r} if it means nothing"
+            raise NotExpressible(name, value, f"a {config.model_type} has no such field, and {way_out}")
         if name in declared and name not in SHARED:
             raise NotExpressible(name, value, "this version of hf_tx does not know the field")
         if name == "quantization_config":
@@ -168,15 +194,14 @@ _LABELS = ("id2label", "label2id", "problem_type")
 
 #: What the configs of all families have.
 COMMON = (
-    *(same(name) for name in (*_FACTS, "initializer_range", *_LABELS)),
+    *(same(name) for name in (*_FACTS, "output_hidden_states", "initializer_range", *_LABELS)),
     unread("transformers_version"),
     unread("architectures"),
     unread("model_type"),
     unread("_name_or_path"),
     unread("dtype"),
     unread("is_encoder_decoder"),
-    unread("output_hidden_states"),
-    unread("output_attentions"),
+    unread("output_attentions"),  # which a config says together with a backend
     unread("return_dict"),
     unread("chunk_size_feed_forward"),  # splits a product along the positions, each of which is on its own
 )

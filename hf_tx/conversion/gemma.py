@@ -31,7 +31,7 @@ _COMMON = (
 )
 _SECOND_BLOCK = (
     renamed(hidden_activation="hidden_act"),
-    same("attn_logit_softcapping", "final_logit_softcapping"),
+    same("final_logit_softcapping"),
     computed(
         "query_pre_attn_scalar",
         "attention_scale",
@@ -41,9 +41,10 @@ _SECOND_BLOCK = (
     always(norm_position="sandwich"),
 )
 _SECOND = (*_COMMON, *_SECOND_BLOCK)
+_SOFTCAP = same("attn_logit_softcapping")
 
 #: What a stack of Gemma 2 says, whatever it is a part of.
-GEMMA2_STACK = (*_FIRST_BLOCK, *_SECOND_BLOCK, layer_types())
+GEMMA2_STACK = (*_FIRST_BLOCK, *_SECOND_BLOCK, _SOFTCAP, layer_types())
 
 GEMMA = Family(
     model_type="gemma",
@@ -56,7 +57,7 @@ GEMMA = Family(
 GEMMA2 = Family(
     model_type="gemma2",
     kind=DECODER,
-    fields=(*_SECOND, layer_types()),
+    fields=(*_SECOND, _SOFTCAP, layer_types()),
     weights=weights(SANDWICH),
     heads=decoder_heads("Gemma2", "ForSequenceClassification", "ForTokenClassification"),
 )
@@ -64,7 +65,13 @@ GEMMA2 = Family(
 GEMMA3_TEXT = Family(
     model_type="gemma3_text",
     kind=DECODER,
-    fields=(*_SECOND, layer_types(), always(qk_norm=True), unread("_sliding_window_pattern")),
+    fields=(
+        *_SECOND,
+        layer_types(),
+        always(qk_norm=True),
+        unread("attn_logit_softcapping"),  # its attention is not told
+        unread("_sliding_window_pattern"),
+    ),
     weights=weights(SANDWICH | QK_NORMS),
     heads=decoder_heads("Gemma3Text", "ForSequenceClassification", causal="Gemma3ForCausalLM"),
 )

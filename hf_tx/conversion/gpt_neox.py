@@ -3,7 +3,7 @@
 
 from .family import DECODER, Family, decoder_heads
 from .fields import always, renamed, same, unread
-from .llama import ATTENTION_BIAS, HEADS, rope
+from .llama import ATTENTION_BIAS, DERIVED_HEAD_DIM, HEADS, rope
 from .weights import layers, rule
 
 FEED_FORWARD_AND_NORMS = dict(
@@ -21,6 +21,7 @@ GPT_NEOX = Family(
         same("hidden_act", "max_position_embeddings"),
         same("attention_dropout", "hidden_dropout", "classifier_dropout"),
         renamed(layer_norm_eps="norm_eps", use_parallel_residual="parallel_residual"),
+        DERIVED_HEAD_DIM,
         rope(partial=True),
         ATTENTION_BIAS,
         unread("is_decoder"),

@@ -4,6 +4,8 @@
 import copy
 from typing import Any
 
+from transformers.modeling_rope_utils import RopeParameters
+
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
 from .fields import Entry, NotExpressible, Settings, always, computed, renamed, same, unread
 from .weights import Rule, layers, rule
@@ -34,13 +36,33 @@ HEAD_DIM = computed(
 )
 
 
+def _read_rotated_size(config: Any) -> dict[str, Any]:
+    size = config.hidden_size // config.num_attention_heads
+    given = getattr(config, "head_dim", None) or size
+    if given != size:
+        raise NotExpressible("head_dim", given, f"its rotation reads this, and its heads have {size} features")
+    return {"head_dim": size}
+
+
+#: Of models whose heads have the size that follows from the others.
+DERIVED_HEAD_DIM = Entry(("head_dim",), ("head_dim",), _read_rotated_size, lambda settings: {})
+
+
+def _known(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the rope parameters that some code reads."""
+    return {name: copy.copy(value) for name, value in parameters.items() if name in RopeParameters.__annotations__}
+
+
 def rope(partial: bool = False) -> Entry:
     """Return the entry of the rope parameters; only some models let them say that a part of a head is rotated."""
 
     def read(config: Any) -> Any:
-        parameters = copy.deepcopy(config.rope_parameters)
+        parameters = _known(config.rope_parameters)
         kinds = set(getattr(config, "layer_types", None) or ())
-        nested = {name: own for name, own in parameters.items() if isinstance(own, dict)}
+        nested = {name: _known(own) for name, own in config.rope_parameters.items() if isinstance(own, dict)}
+        for own in nested.values():  # of which yarn reads this beside them
+            own.pop("truncate", None)
+            own |= {"truncate": parameters["truncate"]} if "truncate" in parameters else {}
         for own in nested.values() or [parameters]:
             share = own.get("partial_rotary_factor", 1.0)
             if not partial and share != 1.0 and own.get("rope_type") != "proportional":

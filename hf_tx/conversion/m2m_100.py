@@ -6,13 +6,14 @@ from typing import Any
 from .bart import FIELDS, UNREAD_EMBEDDINGS, heads, stacks, weights
 from .family import ENCODER_DECODER, Family
 from .fields import NotExpressible, derived, in_stacks
+from .roberta import offset_of
 
 
 def _offset(config: Any) -> int:
     if config.decoder_start_token_id == config.pad_token_id:
         reason = "a text that begins with padding has no first position in theirs"
         raise NotExpressible("decoder_start_token_id", config.decoder_start_token_id, reason)
-    return config.pad_token_id + 1
+    return offset_of(config)
 
 
 FAMILIES = (

@@ -4,8 +4,8 @@
 from typing import Any
 
 from .family import ENCODER, Family, Head
-from .fields import Entry, NotExpressible, Settings, always, computed, derived, only, renamed, same, several, unread
-from .llama import layer_types, rope
+from .fields import Entry, NotExpressible, Settings, always, derived, one_of, only, renamed, same, several, unread
+from .llama import DERIVED_HEAD_DIM, layer_types, rope
 from .weights import layers, rule
 
 _POOLINGS = {"cls": "first", "mean": "mean"}
@@ -44,13 +44,9 @@ MODERNBERT = Family(
             lambda settings: dict.fromkeys(("hidden_activation", "classifier_activation"), settings["hidden_act"]),
         ),
         Entry(("layer_types", "local_attention"), _LAYER_TYPES.ours, _LAYER_TYPES.read, _write_window),
+        DERIVED_HEAD_DIM,
         rope(),
-        computed(
-            "classifier_pooling",
-            "classifier_pooling",
-            lambda config: _POOLINGS[config.classifier_pooling],
-            lambda settings: {ours: theirs for theirs, ours in _POOLINGS.items()}[settings["classifier_pooling"]],
-        ),
+        one_of("classifier_pooling", "classifier_pooling", _POOLINGS),
         same("embedding_dropout"),
         only("what has no label has -100", sparse_pred_ignore_index=-100),
         unread("sparse_prediction"),  # whether logits without a label are left out

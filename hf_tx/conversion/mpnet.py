@@ -23,9 +23,9 @@ MPNET = Family(
     kind=ENCODER,
     fields=(
         *NAMES,
+        Entry(("pad_token_id",), ("pad_token_id",), _read_padding, lambda settings: {"pad_token_id": 1}),
         POSITIONS,
         GELU,
-        Entry(("pad_token_id",), ("pad_token_id",), _read_padding, lambda settings: {"pad_token_id": 1}),
         only("its code counts 32 buckets", relative_attention_num_buckets=32),
         always(position_type="learned_relative", type_vocab_size=0, add_pooling_layer=True, **BLOCKS),
     ),

@@ -5,12 +5,19 @@ from typing import Any
 
 from .bert import FIELDS, POOLER, WEIGHTS
 from .family import ENCODER, Family, Head
-from .fields import Entry, always, only
+from .fields import Entry, NotExpressible, always, only
 from .weights import rule
 
 
+def offset_of(config: Any) -> int:
+    """Return where positions begin that begin after the padding token's index."""
+    if config.pad_token_id is None:
+        raise NotExpressible("pad_token_id", None, "positions begin after it")
+    return config.pad_token_id + 1
+
+
 def _read_positions(config: Any) -> dict[str, Any]:
-    offset = config.pad_token_id + 1
+    offset = offset_of(config)
     return {"max_position_embeddings": config.max_position_embeddings - offset, "position_offset": offset}
 
 
@@ -38,11 +45,11 @@ def heads(name: str, prefix: str = "roberta") -> tuple[Head, ...]:
         Head(f"{name}ForMaskedLM", "TxEncoderForMaskedLM", prefix, masked),
         Head(f"{name}ForSequenceClassification", "TxEncoderForSequenceClassification", prefix, text),
         *(
-            Head(f"{name}{kind}", f"TxEncoder{kind}", prefix, (rule(theirs, ours),))
-            for kind, theirs, ours in (
-                ("ForTokenClassification", "classifier", "score"),
-                ("ForMultipleChoice", "classifier", "score"),
-                ("ForQuestionAnswering", "qa_outputs", "qa_outputs"),
+            Head(f"{name}{kind}", f"TxEncoder{kind}", prefix, (rule(theirs, ours),), settings)
+            for kind, theirs, ours, settings in (
+                ("ForTokenClassification", "classifier", "score", {}),
+                ("ForMultipleChoice", "classifier", "score", {"classifier_dropout": None}),  # that of the layers
+                ("ForQuestionAnswering", "qa_outputs", "qa_outputs", {}),
             )
         ),
     )

@@ -9,9 +9,10 @@ from .llama import ATTENTION_BIAS, HEADS, LAYER, LLAMA_FIELDS, layer_types, rope
 
 
 def _read_layers(config: Any) -> dict[str, Any]:
-    if not any(config.no_rope_layers):
+    layers = config.no_rope_layers[: config.num_hidden_layers]
+    if not any(layers):
         raise NotExpressible("no_rope_layers", config.no_rope_layers, "some layer must have positions")
-    without = {str(idx): {"position_type": "none"} for idx, turns in enumerate(config.no_rope_layers) if not turns}
+    without = {str(idx): {"position_type": "none"} for idx, turns in enumerate(layers) if not turns}
     return {"per_layer_config": without} if without else {}
 
 

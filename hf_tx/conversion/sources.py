@@ -84,7 +84,7 @@ def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Sour
         )
     family = family.for_class(config.architectures[0])
     head = family.head_of(config.architectures[0])
-    family.read(config)  # refuses before weights are loaded
+    family.build(family.read(config) | head.settings)  # refuses before weights are loaded
     cls = getattr(transformers, head.theirs)
     if getattr(config, "transformers_weights", None) is None:
         files = find_weights(str(source), hub)

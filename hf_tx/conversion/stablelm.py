@@ -3,14 +3,14 @@
 
 from .family import CLASSIFIER_DROPOUT, DECODER, Family, decoder_heads
 from .fields import Entry, always, renamed, same
-from .llama import HEAD_DIM, LAYER, SIZES, norms_of_heads, rope, weights
+from .llama import DERIVED_HEAD_DIM, LAYER, SIZES, norms_of_heads, rope, weights
 
 STABLELM = Family(
     model_type="stablelm",
     kind=DECODER,
     fields=(
         *SIZES,
-        HEAD_DIM,
+        DERIVED_HEAD_DIM,
         CLASSIFIER_DROPOUT,
         same("hidden_act", "attention_dropout", "hidden_dropout"),
         renamed(layer_norm_eps="norm_eps", use_qkv_bias="attention_bias"),

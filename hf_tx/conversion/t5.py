@@ -40,7 +40,7 @@ FIELDS = (
     only("it is not one stack, but two", is_decoder=False),
     renamed(classifier_dropout="decoder.classifier_dropout"),
     always(classifier_transform=True),
-    unread("initializer_factor"),
+    unread("initializer_factor", "initializer_range"),
 )
 
 # The original T5 scales the states before its head; mT5 and v1.1 do not, and UMT5 as it is told.

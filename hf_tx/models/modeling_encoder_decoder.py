@@ -250,6 +250,8 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             decoder_input_ids, decoder_attention_mask = self._reread(input_ids, attention_mask, decoder_attention_mask)
         if use_cache is None:
             use_cache = self.config.use_cache
+        if self.config.output_hidden_states:
+            kwargs.setdefault("output_hidden_states", self.config.output_hidden_states)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,

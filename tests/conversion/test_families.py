@@ -18,6 +18,7 @@ from peers.encoder_decoders import BART, SEQ2SEQ, SEQ2SEQ_HEADS, T5, T5GEMMA_STA
 from peers.encoders import DISTILBERT, ENCODERS, ROBERTA
 from peers.parity import assert_close, build, randomise
 from peers.tables import STANDARD, VOCABULARY, Peer
+from torch import nn
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import hf_tx
@@ -134,6 +135,23 @@ def test_an_encoder_decoder_goes_out_without_an_origin(name: str) -> None:
     assert torch.equal(back(**inputs).loss, theirs(**inputs).loss)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_base_model_goes_out_without_an_origin(name: str) -> None:
+    theirs = hf.AutoModel.from_config(config_of(name)).eval()
+    randomise(theirs)
+    ours = hf_tx.from_hf(theirs)
+    ours.config.origin = None
+    tokens = torch.randint(3, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(1))
+    inputs = {"input_ids": tokens} | ({"decoder_input_ids": tokens} if theirs.config.is_encoder_decoder else {})
+    assert torch.equal(hf_tx.to_hf(ours, name)(**inputs)[0], theirs(**inputs)[0])
+
+
+def test_tensors_that_only_one_side_has() -> None:
+    theirs = hf.DistilBertModel(config_of("distilbert"))
+    with pytest.raises(NotExpressible, match=r"weights = \['embeddings.token_type_embeddings.weight'\]"):
+        hf_tx.to_hf(hf_tx.from_hf(theirs), "bert")
+
+
 DROPOUTS = {
     "gpt2": dict(embd_pdrop=0.4, resid_pdrop=0.0),
     "gptj": dict(embd_pdrop=0.4, resid_pdrop=0.0),
@@ -195,6 +213,21 @@ def test_embeddings_have_their_dropout_in_training(name: str) -> None:
     assert_same(theirs, hf_tx.to_hf(ours))
 
 
+CLASSIFIERS = [case for case in HEADS if re.search("Classification|MultipleChoice", str(case.id))]
+
+
+@pytest.mark.parametrize(("name", "head"), CLASSIFIERS)
+def test_classifiers_have_their_dropout(name: str, head: Any) -> None:
+    declared = sorted(field.name for field in dataclasses.fields(CONFIG_MAPPING[name]) if "drop" in field.name)
+    probabilities = {field: 0.1 * (index + 1) for index, field in enumerate(declared)}
+    theirs = getattr(hf, head.theirs)(config_of(name, **probabilities))
+    wanted, found = (
+        {module.p for module in model.children() if isinstance(module, nn.Dropout)}
+        for model in (theirs, hf_tx.from_hf(theirs))
+    )
+    assert wanted <= found  # where theirs have none, or not as a child, ours have one that is not used, or the same
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_configs_as_they_are_published(name: str) -> None:
     """Of well-known checkpoints, with their sizes made small: names of old versions, fields of other code, and values
@@ -227,16 +260,20 @@ REFUSALS = [
     ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
+    ("gpt_neox", dict(head_dim=12), "head_dim = 12: its rotation reads this, and its heads have 8 features"),
+    ("bloom", dict(slow_but_exact=True, pretraining_tp=2), "slow_but_exact = True: with pretraining_tp = 2"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
     ("bert", dict(is_decoder=True), "is_decoder = True"),
     ("bert", dict(position_embedding_type="relative_key"), "position_embedding_type = 'relative_key'"),
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
+    ("roberta", dict(pad_token_id=None), "pad_token_id = None: positions begin after it"),
     ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
     ("mpnet", dict(pad_token_id=0), "pad_token_id = 0"),
     ("mpnet", dict(relative_attention_num_buckets=16), "relative_attention_num_buckets = 16"),
     ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
+    ("eurobert", dict(classifier_pooling="cls"), "classifier_pooling = 'cls': known are bos, mean, late"),
     ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),
     ("marian", dict(decoder_vocab_size=90), "decoder_vocab_size = 90: the stacks share embeddings"),
     ("t5gemma", dict(is_encoder_decoder=False), "is_encoder_decoder = False"),
@@ -255,6 +292,52 @@ def test_what_hf_tx_cannot_compute_is_refused(name: str, changes: dict[str, Any]
     with pytest.raises(NotExpressible) as error:
         family_of(config).read(config)
     assert str(error.value).startswith(f"not expressible: {message}")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("llama", dict(rms_norm_eps=0.0), "norm_eps = 0.0: must be above 0."),
+        (
+            "t5",
+            dict(relative_attention_num_buckets=10),
+            "relative_attention_num_buckets = 10: must be a multiple of 4.",
+        ),
+        ("bart", dict(dropout=1.0), "hidden_dropout = 1.0: must lie in [0, 1)."),
+        ("gpt2", dict(activation_function="prelu"), "weights = ['layers.0.mlp.act_fn.weight', "),
+    ],
+)
+def test_what_breaks_a_rule_of_ours_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(NotExpressible) as error:
+        hf_tx.from_hf(hf.AutoModel.from_config(config_of(name, **changes)))
+    assert str(error.value).startswith(f"not expressible: {message}")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fields_that_no_code_reads_are_no_obstacle(name: str) -> None:
+    """Those of clients, and of other families."""
+    config = config_of(name, initializer_range=0.1, finetuning_task="mnli", parallel_residual=True, norm_type="none")
+    rope = getattr(config, "rope_parameters", None) or {}
+    for own in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+        own["finetuned"] = True  # Yarn-Mistral
+    theirs = hf.AutoModel.from_config(config)
+    assert_same(theirs, *_there_and_back(theirs))
+
+
+def _there_and_back(theirs: Any) -> tuple[Any, Any]:
+    ours, info = hf_tx.from_hf(theirs, output_loading_info=True)
+    return hf_tx.to_hf(ours), info["dropped_keys"]
+
+
+@pytest.mark.parametrize("name", ["llama", "bert", "t5", "bart"])
+def test_states_that_a_config_asks_for_are_returned(name: str) -> None:
+    theirs = hf.AutoModel.from_config(config_of(name, output_hidden_states=True))
+    tokens = torch.randint(3, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(1))
+    inputs = (
+        dict(input_ids=tokens, decoder_input_ids=tokens) if theirs.config.is_encoder_decoder else {"input_ids": tokens}
+    )
+    field = "decoder_hidden_states" if theirs.config.is_encoder_decoder else "hidden_states"
+    assert len(hf_tx.from_hf(theirs)(**inputs)[field]) == len(theirs(**inputs)[field])
 
 
 @pytest.mark.parametrize("name", ["pegasus", "marian"])

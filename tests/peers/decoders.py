@@ -111,7 +111,7 @@ CAUSAL = {
     "gemma2": gemma2(attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
     "gemma2_uncapped": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
     "gemma3": gemma3(rope_parameters=NESTED),
-    "gemma3_capped": gemma3(final_logit_softcapping=3.0, rope_parameters=NESTED),
+    "gemma3_capped": gemma3(final_logit_softcapping=3.0, attn_logit_softcapping=2.0, rope_parameters=NESTED),
     "olmo": olmo(),
     "olmo_mha_biases_tied": olmo(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True),
     "olmo2": olmo2(),
@@ -120,6 +120,9 @@ CAUSAL = {
     ),
     "olmo3": olmo3(),
     "olmo3_ropes": olmo3(rope_parameters=NESTED, attention_bias=True),
+    "olmo3_yarn": olmo3(
+        rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), dict(ROPES["yarn"], truncate=False))
+    ),
     "olmo3_full": olmo3(layer_types=["full_attention"] * LAYERS),
     "smollm3": smollm3(no_rope_layers=[1, 0, 1]),
     "smollm3_windows_untied": smollm3(**WINDOWS, no_rope_layers=[1, 0, 1], tie_word_embeddings=False),
