@@ -297,7 +297,7 @@ def test_what_hf_tx_cannot_compute_is_refused(name: str, changes: dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("llama", dict(rms_norm_eps=0.0), "norm_eps = 0.0: must be above 0."),
+        ("llama", dict(rms_norm_eps=0.0), "norm_eps = 0.0: must be a finite number above 0."),
         (
             "t5",
             dict(relative_attention_num_buckets=10),
