@@ -82,7 +82,8 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             token_type_ids: types of the tokens. *Shape:* `(batch, length)`, int64.
             seq_idx: numbers of the documents packed in a row, instead of `position_ids` that begin again. *Shape:*
                 `(batch, length)`, int.
-            is_causal: False lets every position see all others, as an encoder does. Default: True.
+            is_causal: False lets every position see all others, as an encoder does; biases of the positions stay
+                those of a decoder. Default: True.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
 
         Returns:

@@ -224,11 +224,12 @@ class TxStack(TxPreTrainedModel):
         """Return how many keys the layers of a group see, and the index of the first."""
         return (length, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
 
-    def _biases(
-        self, cache: Cache | None, inputs_embeds: torch.Tensor, is_causal: bool
-    ) -> dict[tuple[str, str], torch.Tensor]:
+    def _biases(self, cache: Cache | None, inputs_embeds: torch.Tensor) -> dict[tuple[str, str], torch.Tensor]:
         """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance
-        `(heads, length + keys - 1)` for backends that take them so."""
+        `(heads, length + keys - 1)` for backends that take them so.
+
+        What a bias means is a fact of the stack and not of a call: whichever mask or `is_causal` a call has.
+        """
         biases: dict[tuple[str, str], torch.Tensor] = {}
         length, device = inputs_embeds.shape[1], inputs_embeds.device
         by_distance = takes_distances(self.config._attn_implementation)
@@ -240,13 +241,12 @@ class TxStack(TxPreTrainedModel):
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
             if by_distance:
                 distance = torch.arange(1 - length, keys, device=device) + first - past
-                biases[name, group.key] = self.positions[name].bias(distance[None], is_causal, inputs_embeds.dtype)[
-                    0, :, 0
-                ]
+                by_distance_bias = self.positions[name].bias(distance[None], self.is_causal, inputs_embeds.dtype)
+                biases[name, group.key] = by_distance_bias[0, :, 0]
                 continue
             queries = torch.arange(length, device=device) + past
             distance = (torch.arange(keys, device=device) + first)[None] - queries[:, None]
-            bias = self.positions[name].bias(distance, is_causal, inputs_embeds.dtype)
+            bias = self.positions[name].bias(distance, self.is_causal, inputs_embeds.dtype)
             if self.config._attn_implementation == "flex_attention":  # it indexes the batch
                 bias = bias.expand(inputs_embeds.shape[0], -1, -1, -1)
             biases[name, group.key] = bias
@@ -340,7 +340,7 @@ class TxStack(TxPreTrainedModel):
         masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
-        biases = self._biases(own_cache, inputs_embeds, is_causal)
+        biases = self._biases(own_cache, inputs_embeds)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys

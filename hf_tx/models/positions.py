@@ -60,7 +60,8 @@ class PositionScheme(nn.Module):
 
         Args:
             distance: key index minus query index, counted in tokens of the row. *Shape:* `(queries, keys)`, int64.
-            is_causal: whether keys after the query are invisible.
+            is_causal: whether the stack is causal, so that keys after the query are visible only in calls that ask
+                for it.
             dtype: dtype of the scores.
 
         Returns:

@@ -7,6 +7,8 @@ from datasets import Dataset
 from objective_data import make, make_texts
 from tiny_models import assert_close, build
 
+from hf_tx.models.positions import POSITIONS
+
 
 def batch_of(objective, count=8):
     return objective(list(objective.prepare(Dataset.from_dict({"text": make_texts(count)}))))
@@ -75,10 +77,11 @@ def test_the_prefix_is_read_from_both_sides_and_the_rest_from_the_left(backend):
     assert not changed(prefix)[1:].any()
 
 
-def test_a_prompt_that_was_read_from_both_sides_goes_on_as_in_training():
+@pytest.mark.parametrize("position_type", list(POSITIONS))
+def test_a_prompt_that_was_read_from_both_sides_goes_on_as_in_training(position_type):
     objective = make("prefix-lm")
     batch = {name: values[:1] for name, values in batch_of(objective).items()}
-    model = build("decoder", "sdpa", "lm", vocab_size=len(objective.tokenizer))
+    model = build("decoder", "sdpa", "lm", vocab_size=len(objective.tokenizer), position_type=position_type)
     prefix = int((batch["labels"] == -100).long().cumprod(1).sum())
     expected = model(**batch).logits
     read = model(batch["input_ids"][:, :prefix], is_causal=False, use_cache=True)
