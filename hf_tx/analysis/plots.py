@@ -39,6 +39,7 @@ def plot_losses(history: Sequence[dict[str, Any]], path: str | os.PathLike[str])
         if points:
             axis.plot(*zip(*points, strict=True), style, label=label, markersize=4)
     axis.set_xlabel("step")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_ylabel("loss")
     axis.grid(alpha=0.3)
     axis.legend()

@@ -168,6 +168,8 @@ def _rows(source: str, config: str | None, split: str) -> Iterator[Mapping[str, 
         check_table(source)
         builder, options = TABLES[suffix]
         options = {**options, "data_files": source}
+    elif Path(source).is_file():
+        raise ValueError(f"dataset {source!r} is no {', '.join(TABLES)} file: give plain text as text files (--text)")
     try:
         yield from load_dataset(builder, split=split, streaming=True, **options)
     except FileNotFoundError as error:

@@ -163,10 +163,12 @@ class _Safe(Trainer):
                     f"{checkpoint}: holds no {missing[0]} (--save_only_model leaves it out): a run that goes on from "
                     "it would not be the whole run."
                 )
-        settings = [group.keys() for group in self.optimizer.param_groups] if checkpoint is not None else []
+        groups: Any = getattr(self.optimizer, "param_groups", [])
+        names = [set(group) for group in groups]
         with _reading(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
-            if any(names - group.keys() for names, group in zip(settings, self.optimizer.param_groups, strict=False)):
+            groups = getattr(self.optimizer, "param_groups", [])
+            if any(before - set(group) for before, group in zip(names, groups, strict=True)):
                 raise ValueError("the optimizer is another")
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

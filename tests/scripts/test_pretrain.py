@@ -355,7 +355,7 @@ def test_a_checkpoint_that_is_not_whole_is_refused(
         ("seed: [1, 2]\n", "seed takes one value, not a list"),
         ("seed: true\n", "invalid int value: 'True'"),
         ("config_changes: {a: 2020-01-01}\n", "has no field 'a'"),
-        ("title: caf\xe9\n", "'bad.yaml' cannot be read"),
+        ("title: \xe9\n", "'bad.yaml' cannot be read"),
     ],
 )
 def test_what_a_file_says_is_said_once(

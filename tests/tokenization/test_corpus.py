@@ -158,3 +158,22 @@ def test_datasets_that_do_not_serve(tmp_path):
         iter_dataset(tmp_path / "rows.jsonl", split="test")
     with pytest.raises(ValueError, match=r"broken\.jsonl' cannot be read"):
         list(iter_dataset(tmp_path / "broken.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "rows.jsonl",
+            b'{"text": "\xe9"}\n',
+            "rows.jsonl' is not UTF-8 text: invalid continuation byte at byte offset 10",
+        ),
+        ("rows.csv", b"text\n\xff\n", "rows.csv' is not UTF-8 text: invalid start byte at byte offset 5"),
+        ("rows.json", b"\n\n", "rows.json' holds nothing but white space"),
+        ("rows.txt", b"text\n", "rows.txt' is no .json, .jsonl, .csv, .tsv, .parquet file"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_by_name(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        list(iter_dataset(tmp_path / name))
