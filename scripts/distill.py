@@ -17,8 +17,8 @@ from typing import Any
 
 from hf_tx.cli import BAD_INPUT
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.options import json_option
 from hf_tx.training import Healing, HealingSettings
-from hf_tx.training.runs import json_option
 
 TEXT = Path(__file__).resolve().parent / "data" / "state_of_the_union.txt"
 

@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 import hf_tx
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.options import flag
 from hf_tx.common.whole import write_json
 from hf_tx.evaluation import UnigramModel
 from hf_tx.tokenization import train_tokenizer
@@ -46,7 +47,6 @@ from hf_tx.training import (
     split_documents,
     width_fields,
 )
-from hf_tx.training.data import flag
 
 HERE = Path(__file__).resolve().parent
 TEXT = HERE / "data" / "state_of_the_union.txt"

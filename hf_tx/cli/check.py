@@ -6,6 +6,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from ..common.options import json_option
+
 HELP = "Check a mixer, a cross mixer, a backend, a position scheme, any model of transformers, or a repository."
 
 
@@ -79,7 +81,6 @@ def _expected(items: list[str]) -> dict[str, str]:
 
 def _checks(arguments: argparse.Namespace) -> list[Any]:
     from .. import conformance
-    from ..training.runs import json_option
 
     kind, name = arguments.kind, arguments.name
     if kind == "model":

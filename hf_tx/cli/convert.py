@@ -3,6 +3,8 @@
 
 import argparse
 
+from ..common.options import json_option
+
 HELP = "Convert a checkpoint of transformers into one of hf_tx, or back."
 
 
@@ -22,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..conversion.folders import convert_checkpoint
-    from ..training.runs import json_option
 
     model = convert_checkpoint(
         arguments.source,

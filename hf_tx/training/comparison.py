@@ -20,16 +20,15 @@ from transformers import PrinterCallback, ProgressCallback, SchedulerType, set_s
 from ..analysis import match_parameters, parameter_count
 from ..analysis.benchmark import Case, compare, decoding_steps, measure
 from ..analysis.plots import import_pyplot
+from ..common.options import flag, json_option
 from ..evaluation import Score, UnigramModel, evaluate_texts
 from ..hub import ComparisonRecord, DataRecord, MixerCost, Training, Trial, write_comparison
 from ..models.configuration_changes import without_idle
 from ..models.mixers import expand_pattern
 from ..tokenization import train_tokenizer
 from .corpus import encode_documents, read_documents, split_documents
-from .data import flag
 from .pretraining import PretrainingOptions
 from .recipes import RECIPES, width_fields
-from .runs import json_option
 from .saving import check_checkpoint_folder
 from .trainer import TxTrainer
 

@@ -6,13 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.options import flag
 from ..tokenization.corpus import TABLES, check_table
 from .corpus import read_documents, split_documents
-
-
-def flag(name: str) -> str:
-    """Return how a command line spells an option: `--max-length` for `max_length`."""
-    return f"--{name.replace('_', '-')}"
 
 
 @dataclass

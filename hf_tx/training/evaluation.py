@@ -12,16 +12,17 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig
 
+from ..common.options import flag, json_option
 from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
 from ..evaluation.results import Task
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
-from .data import SourceArguments, check_columns, flag, load_measured
+from .data import SourceArguments, check_columns, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
-from .runs import json_option, loading
+from .runs import loading
 from .tasks import TASKS
 
 _PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")

@@ -16,9 +16,10 @@ from transformers import (
     set_seed,
 )
 
+from ..common.options import flag
 from ..evaluation.loading import longest_input
 from ..hub import Result
-from .data import flag, load_splits
+from .data import load_splits
 from .runs import Run, RunArguments, RunOptions, check_resumed, loading, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from ..common.options import json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
 from ..models.losses import IGNORE
@@ -24,7 +25,6 @@ from .runs import (
     RunArguments,
     RunOptions,
     check_resumed,
-    json_option,
     loading,
     make_objective,
     measures_of,

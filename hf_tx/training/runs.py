@@ -22,9 +22,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
+from ..common.options import flag
 from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
 from ..objectives import Objective
-from .data import DataArguments, flag
+from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, NonFiniteLoss, TxTrainer
 
@@ -181,24 +182,6 @@ class RunArguments(DataArguments):
             if options.should_save:
                 api = HfApi(token=options.hub_token)
                 self.repository = api.create_repo(name, private=options.hub_private_repo, exist_ok=True).repo_id
-
-
-def json_option(arguments: Any, name: str) -> dict[str, Any]:
-    """Return an option that is a JSON object; without it, an empty one.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    text, option = getattr(arguments, name), flag(name)
-    if text is None:
-        return {}
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{option} {text}: is no JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{option} {text}: must be an object, {{name: value}}.")
-    return found
 
 
 def make_objective(
