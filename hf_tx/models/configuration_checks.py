@@ -297,7 +297,7 @@ def check_rope(config: Any, parameters: dict[str, Any]) -> None:
         fits = factors is None or (
             isinstance(factors, list) and len(factors) == size // 2 and all(map(_is_positive, factors))
         )
-        rule = f"must be a list of {size // 2} factors above 0, one a frequency"
+        rule = f"must be a list of {size // 2} factors, one a frequency, above 0"
         require(fits, f"rope_parameters[{key!r}]", factors, rule)
     for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
         if parameters.get(low) is not None and parameters.get(high) is not None:

@@ -438,7 +438,10 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ),
         ("longrope", "needs original_max_position_embeddings"),
     ),
-    (rope(rope_type="longrope", short_factor=[0.0] * 4, long_factor=[2.0] * 4), ("short_factor", "4 factors above 0")),
+    (
+        rope(rope_type="longrope", short_factor=[0.0] * 4, long_factor=[2.0] * 4),
+        ("short_factor", "4 factors", "above 0"),
+    ),
     (rope(rope_type="proportional", factor=None), ("factor", "None", "left out")),
     (
         rope(rope_type="dynamic", factor=2.0, partial_rotary_factor=0.25),
