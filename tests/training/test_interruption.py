@@ -4,12 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerControl
+from transformers.trainer_utils import SaveStrategy
 
 from hf_tx.training import StopOnInterrupt
 
 
-def stops(stop: StopOnInterrupt) -> bool:
-    control = stop.on_step_end(SimpleNamespace(), SimpleNamespace(), TrainerControl())
+def stops(stop: StopOnInterrupt, save_strategy: SaveStrategy = SaveStrategy.STEPS) -> bool:
+    arguments = SimpleNamespace(save_strategy=save_strategy)
+    control = stop.on_step_end(arguments, SimpleNamespace(), TrainerControl())
+    assert control.should_save == (control.should_training_stop and save_strategy != SaveStrategy.NO)
     return control.should_training_stop
 
 
@@ -22,6 +25,7 @@ def test_the_first_interrupt_stops_and_the_second_breaks_off():
         signal.raise_signal(signal.SIGINT)
         assert stop.interrupted
         assert stops(stop)
+        assert stops(stop, SaveStrategy.NO)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
