@@ -96,7 +96,7 @@ class ComparisonRecord:
         trainings: what was trained.
         seconds: how long all of it took.
         license: of the report.
-        language: codes of the languages.
+        language: codes of the languages, as far as they are known.
         hardware: what it ran on.
         versions: of the libraries.
     """
@@ -115,7 +115,7 @@ class ComparisonRecord:
     trainings: list[Training] = field(default_factory=list)
     seconds: float = 0.0
     license: str = "apache-2.0"
-    language: list[str] = field(default_factory=lambda: ["en"])
+    language: list[str] = field(default_factory=list)
     hardware: str = field(default_factory=lambda: hardware())
     versions: dict[str, str] = field(default_factory=lambda: versions())
 
@@ -187,7 +187,7 @@ def write_comparison(folder: str | os.PathLike[str], record: ComparisonRecord) -
     record.save(folder)
     plot_comparison(record, folder / PLOT)
     data = ModelCardData(
-        language=record.language,
+        language=record.language or None,
         license=record.license,
         library_name="transformers",
         pipeline_tag="text-generation",

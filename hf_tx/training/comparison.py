@@ -99,6 +99,9 @@ class ComparisonArguments:
     other_license: str = field(default="not stated", metadata={"help": "Its licence."})
     other_source: str = field(default="", metadata={"help": "Where it comes from."})
     license: str = field(default="apache-2.0", metadata={"help": "Licence of the report."})
+    language: list[str] = field(
+        default_factory=list, metadata={"action": "extend", "help": "Codes of the languages of the texts."}
+    )
 
     def __post_init__(self) -> None:
         self.mixers = self.mixers or list(_MIXERS)
@@ -217,6 +220,7 @@ class Comparison:
             context=arguments.generation_context,
             baseline=self._baseline([document.token_ids for document in documents]),
             license=arguments.license,
+            language=arguments.language,
         )
 
     # ------------------------------------------------------------------------------------------------- what is there

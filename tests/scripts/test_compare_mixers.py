@@ -105,7 +105,8 @@ def test_a_comparison(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsy
         assert trials[best] == min(trials.values())
 
     report = Path("out/README.md").read_text("utf-8")
-    assert ModelCard.load("out/README.md").data.license == "apache-2.0"
+    card = ModelCard.load("out/README.md").data
+    assert (card.license, card.language) == ("apache-2.0", None)
     for equal in EQUAL:
         for text in ("in domain", "out of domain"):
             first, second = (each.bits_per_byte[text] for each in record.of("full", equal))
@@ -120,7 +121,7 @@ def test_a_comparison(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    once = argv(learning_rate=1e-2)
+    once = argv(language="la", learning_rate=1e-2)
     training, left = Comparison._training, [2]
 
     def interrupted(*arguments: Any) -> Any:
@@ -144,6 +145,7 @@ def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.Mon
     assert whole["trainings"][:2] == kept["trainings"]
     assert whole["costs"] == kept["costs"]
     assert [training["equal"] for training in whole["trainings"]] == [["data", "time"], ["data"], ["time"]]
+    assert ModelCard.load("out/README.md").data.language == ["la"]
     assert "the same for all" in Path("out/README.md").read_text("utf-8")
 
 
