@@ -20,7 +20,8 @@ from ..common.options import flag
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .runs import Run, RunArguments, RunOptions, check_resumed, loading, measures_of, try_model
+from .resuming import Drawn, check_resumed
+from .runs import Run, RunArguments, RunOptions, loading, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
@@ -154,10 +155,12 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
     task.prepare_options(options)
     set_seed(options.seed)
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
-    check_resumed(options, model.config)
+    drawn = Drawn.of(options.seed, held_out)
+    check_resumed(options, model.config, drawn)
     if arguments.lora_r:
         model = _with_adapters(model, arguments.lora_r, new)
     trainer = task_trainer(task, model, options)
+    trainer.add_callback(drawn)
     trainer.check_first_batch()
     arguments.prepare_push(options)
     return Finetuning(arguments, trainer, tokenizer, found_by, task, new)

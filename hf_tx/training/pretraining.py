@@ -20,11 +20,11 @@ from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES, width_fields
+from .resuming import Drawn, check_resumed
 from .runs import (
     Run,
     RunArguments,
     RunOptions,
-    check_resumed,
     loading,
     make_objective,
     measures_of,
@@ -146,7 +146,8 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     model = kind.auto_class.from_config(
         recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
     )
-    check_resumed(options, model.config)
+    drawn = Drawn.of(options.seed, held_out)
+    check_resumed(options, model.config, drawn)
     with options.main_process_first(desc="the rows"):
         rows = objective.prepare(train, columns)
         measured = objective.prepare(held_out, columns, fixed=True)
@@ -158,6 +159,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         data_collator=objective,
         processing_class=tokenizer,
     )
+    trainer.add_callback(drawn)
     trainer.check_first_batch()
     arguments.prepare_push(options)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None

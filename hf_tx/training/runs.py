@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What the trainings of the scripts have in common: where they save, how they end, and what they leave behind."""
 
-import json
 import math
 import shlex
 import shutil
@@ -16,9 +15,8 @@ from typing import Any
 
 import torch
 from huggingface_hub import HfApi
-from transformers import PreTrainedTokenizerBase, TrainerState, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
@@ -48,8 +46,6 @@ _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     ),
     (("adam_beta1", "adam_beta2", "label_smoothing_factor"), lambda value: 0 <= value < 1, "from 0 to below 1"),
 )
-# What a save adds to a config, or the Trainer changes in it.
-_OF_A_SAVE = {"architectures", "auto_map", "dtype", "hf_tx_version", "transformers_version", "use_cache"}
 _LIMIT = "It has learnt from the data named below, with whatever is biased, dated or wrong in it."
 
 
@@ -212,30 +208,6 @@ def loading(option: str, name: str) -> Iterator[None]:
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         raise kind(f"{option} {name}: cannot be loaded: {error}") from error
-
-
-def check_resumed(options: TrainingArguments, config: Any) -> None:
-    """Refuse to go on from the checkpoint of a model with other settings, whose sizes may be the same, or from more
-    steps than are wanted.
-
-    Raises:
-        ValueError: with what is another.
-    """
-    if options.resume_from_checkpoint is None:
-        return
-    state, path = (Path(options.resume_from_checkpoint, name) for name in (TRAINER_STATE_NAME, "config.json"))
-    steps = TrainerState.load_from_json(str(state)).global_step if state.is_file() else 0
-    if 0 < options.max_steps < steps:
-        raise ValueError(f"--max-steps {options.max_steps}: {state.parent} has done {steps} steps already.")
-    if not path.is_file():  # adapters have none
-        return
-    there, here = json.loads(path.read_text("utf-8")), json.loads(config.to_json_string())
-    for name in sorted((there.keys() | here.keys()) - _OF_A_SAVE):
-        if there.get(name) != here.get(name):
-            raise ValueError(
-                f"--resume: {path.parent} is of another model: {name} = {there.get(name)} there, and "
-                f"{here.get(name)} here; give the options that the run began with."
-            )
 
 
 def try_model(auto_class: Any, config: Any, **options: Any) -> None:

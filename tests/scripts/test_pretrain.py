@@ -318,6 +318,8 @@ def test_a_training_that_diverges_is_one_line_and_keeps_its_batch(
     [
         ({"max_steps": 5}, "--max-steps 5: out/checkpoint-6 has done 6 steps already"),
         ({"mixers": "lstm"}, "is of another model: mixers = ['full', 'full'] there, and ['lstm', 'lstm'] here"),
+        ({"seed": 7}, "--seed 7: the run of out/checkpoint-6 began with --seed 42"),
+        ({"held_out": 0.4}, "the rows held out are not those of the run of out/checkpoint-6"),
         ({"optim": "sgd"}, "out/checkpoint-6: cannot be gone on from, since it is broken or of another run"),
     ],
 )
