@@ -12,6 +12,7 @@ import transformers
 from transformers import AutoConfig
 from transformers.modeling_utils import PreTrainedModel
 
+from ..common.loading import loading
 from .counting import DataFreeModel, TooManyOperations
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
@@ -189,7 +190,8 @@ def _resolve(config_or_model: Any) -> tuple[type[PreTrainedModel], Any]:
         return _readable(type(config_or_model), config_or_model.config), config_or_model.config
     if isinstance(config_or_model, (str, os.PathLike)):
         _check_path(config_or_model)
-        config_or_model = AutoConfig.from_pretrained(config_or_model)
+        with loading("model", config_or_model):
+            config_or_model = AutoConfig.from_pretrained(config_or_model)
     if not isinstance(config_or_model, transformers.PreTrainedConfig):
         raise ValueError(
             f"{type(config_or_model).__name__} is neither a config nor a model of transformers, nor the name of one."

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import cached_file
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from ..common.loading import loading
 from ..common.whole import whole_folder
 from ..models.version import __version__
 from .building import class_named
@@ -136,7 +137,8 @@ def _card_of(source: str | Path) -> tuple[dict[str, Any], str]:
 
 
 def _load_ours(source: str | Path, dtype: str | None) -> Any:
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    with loading("source", source):
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if not config.model_type.startswith("hf_tx"):
         raise ValueError(f"{source}: is a {config.model_type}, which is no model of hf_tx.")
     if not config.architectures:
@@ -160,7 +162,8 @@ def _tokenizer(source: str | Path) -> Any:
 
 def _find(source: str | Path, name: str) -> str | None:
     """Return the path of a file of a folder or of the Hub, or None if there is none."""
-    return cached_file(str(source), name, _raise_exceptions_for_missing_entries=False)
+    with loading("source", source):
+        return cached_file(str(source), name, _raise_exceptions_for_missing_entries=False)
 
 
 def _copy_sentence_modules(source: str | Path, target: Path) -> None:

@@ -16,6 +16,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, find_adapter_config_file
 from transformers.utils.hub import get_checkpoint_shard_files, resolve_revision
 
+from ..common.loading import loading
 from ..models.modeling_base import TxPreTrainedModel
 from .building import device_of
 from .families import family_named, family_of
@@ -68,12 +69,14 @@ def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Sour
         raise ValueError(
             f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name{way_out}."
         )
-    hub["revision"] = resolve_revision(source, **hub)
+    with loading("source", source):
+        hub["revision"] = resolve_revision(source, **hub)
     if find_adapter_config_file(str(source), **hub) is not None:
         raise ValueError(
             f"{source}: holds adapters; merge them (merge_and_unload of peft), and pass the model as source."
         )
-    stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
+    with loading("source", source):
+        stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
     if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
         family_named(stored["model_type"])
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)

@@ -12,6 +12,7 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig
 
+from ..common.loading import loading
 from ..common.options import flag, json_option
 from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
@@ -22,7 +23,6 @@ from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
-from .runs import loading
 from .tasks import TASKS
 
 _PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")

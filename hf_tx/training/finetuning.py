@@ -16,12 +16,13 @@ from transformers import (
     set_seed,
 )
 
+from ..common.loading import loading
 from ..common.options import flag
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
 from .resuming import Drawn, check_resumed
-from .runs import Run, RunArguments, RunOptions, loading, measures_of, try_model
+from .runs import Run, RunArguments, RunOptions, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from ..common.loading import loading
 from ..common.options import json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
@@ -25,7 +26,6 @@ from .runs import (
     Run,
     RunArguments,
     RunOptions,
-    loading,
     make_objective,
     measures_of,
     try_model,

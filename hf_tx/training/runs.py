@@ -200,16 +200,6 @@ def make_objective(
     return kind(tokenizer, max_length, seed=seed, **options)
 
 
-@contextmanager
-def loading(option: str, name: str) -> Iterator[None]:
-    """Say of which option an error speaks: those of the library may speak of the connection alone."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        kind = OSError if isinstance(error, OSError) else ValueError
-        raise kind(f"{option} {name}: cannot be loaded: {error}") from error
-
-
 def try_model(auto_class: Any, config: Any, **options: Any) -> None:
     """Build a model without weights, so that what is wrong with it shows before the data is read.
 

@@ -179,6 +179,14 @@ def test_options_without_a_meaning(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("options", [[], ["--to-hf"]])
+@pytest.mark.parametrize("source", ["missing", "/missing/folder"])
+def test_a_source_that_is_not_there_is_named(source: str, options: list[str], tmp_path: Path, capsys: Any) -> None:
+    assert main(["convert", source, str(tmp_path / "target"), *options]) == 2
+    assert capsys.readouterr().err.startswith(f"hf-tx convert: error: source {source}: cannot be loaded: ")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("config", "options", "message"),
     [
