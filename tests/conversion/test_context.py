@@ -315,7 +315,7 @@ def test_a_refused_parameter_changes_nothing() -> None:
     model = build("encoder_decoder", head="lm", max_position_embeddings=LENGTH)
     before, rotary = model.config.to_dict(), model.get_encoder().positions["rope"]
     for parameters in (dict(long_factor=[1.0]), dict(long_factor=3)):
-        with pytest.raises(StrictDataclassError, match="must be a list of 4 factors above 0, one a frequency"):
+        with pytest.raises(StrictDataclassError, match="must be a list of 4 factors, one a frequency, above 0"):
             hf_tx.extend_context(model, LONG, "longrope", **parameters)
     assert model.config.to_dict() == before
     assert model.get_encoder().positions["rope"] is rotary
