@@ -129,7 +129,8 @@ def compare(backend, rule, kind, queries=23, keys=23, padding=None, kv_heads=2):
     actual = attend(FUNCTIONS[backend], tensors, mask_rule(*arguments, **said), weight, softcap)
     assert torch.isfinite(actual[0]).all()
     for ours, wanted in zip([actual[0] * seen, *actual[1:]], [expected[0] * seen, *expected[1:]], strict=True):
-        assert_close(ours, wanted, least=0.1)  # with a single key, the gradients of queries and keys cancel
+        # With a single key, the gradients of queries and keys are nothing but rounding of terms of about one.
+        assert_close(ours, wanted, least=0.1 if keys == 1 else 1e-3)
 
 
 @pytest.mark.parametrize(
