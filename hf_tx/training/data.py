@@ -32,6 +32,10 @@ class SourceArguments:
     )
     max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
 
+    def __post_init__(self) -> None:
+        if bool(self.text) == bool(self.dataset):
+            raise ValueError("give either --text or --dataset: where the data comes from.")
+
 
 @dataclass
 class DataArguments(SourceArguments):
@@ -50,8 +54,7 @@ class DataArguments(SourceArguments):
     max_train_samples: int | None = field(default=None, metadata={"help": "Train on that many rows, for trials."})
 
     def __post_init__(self) -> None:
-        if bool(self.text) == bool(self.dataset):
-            raise ValueError("give either --text or --dataset: where the data comes from.")
+        super().__post_init__()
         if self.eval_text and not self.text:
             raise ValueError("--eval-text: is of --text; a --dataset has --eval-split.")
         if self.eval_split is not None and (self.text or self.eval_split == self.train_split):

@@ -101,8 +101,7 @@ class EvaluationArguments(RowArguments, SourceArguments):
         ):
             if value is not None and value not in known:
                 raise ValueError(f"{option} {value}: must be one of {', '.join(known)}")
-        if bool(self.text) == bool(self.dataset):
-            raise ValueError("give either --text or --dataset: where the data comes from")
+        super().__post_init__()
         if self.text and (self.split or self.dataset_config):
             raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
