@@ -165,7 +165,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
         ValueError: there is no such column.
     """
     pairs = arguments.task == "seq2seq-lm"
-    columns = arguments.columns or ["source" if pairs else "text"]
+    columns = list(arguments.columns or ["source" if pairs else "text"])
     if len(columns) > 1:
         raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
     columns += [arguments.label_column or "target"] if pairs else []

@@ -103,6 +103,14 @@ def test_targets_and_their_sources(script, here):
     assert found["loss"] == pytest.approx(result.score.loss)
 
 
+def test_several_models_read_the_same_columns(script, here):
+    models, columns = ["seq2seq", "./seq2seq"], ["--columns", "source"]
+    output = ["--output", "several.json"]
+    assert script.main(["--model", *models, "--task", "seq2seq-lm", "--dataset", "rows.jsonl", *columns, *output]) == 0
+    first, second = json.loads(Path("several.json").read_text("utf-8"))["results"]
+    assert first["bits_per_byte"] == second["bits_per_byte"]
+
+
 def test_classes_by_name(script, here, capsys):
     pytest.importorskip("sklearn")
     options = ["--model", "classifier", "--task", "sequence-classification", "--dataset", "names.csv"]
