@@ -113,7 +113,7 @@ def test_a_family_that_has_no_such_scaling_says_so() -> None:
 
 
 def test_a_part_of_a_head_that_rotates() -> None:
-    theirs = hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**STANDARD, rope_parameters=PARTIAL)).eval()
+    theirs = hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**STANDARD, rope_parameters=dict(PARTIAL))).eval()
     randomise(theirs)
     ours = hf_tx.extend_context(hf_tx.from_hf(theirs), LONG, "longrope", long_factor=[2.0])
     assert ours.config.rope_parameters["short_factor"] == [1.0]

@@ -4,6 +4,7 @@
 That what comes in computes the same is shown by `tests/peers`, with the same variants.
 """
 
+import copy
 import dataclasses
 import json
 import re
@@ -56,7 +57,8 @@ EPSILONS = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilo
 
 
 def config_of(name: str, **changes: Any) -> Any:
-    return CONFIG_MAPPING[name](**CONFIGS[name] | changes)
+    """Return a config that shares nothing with the tables: the library's configs keep the dicts they are given."""
+    return CONFIG_MAPPING[name](**copy.deepcopy(CONFIGS[name] | changes))
 
 
 def epsilon_of(name: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 """What is compared: models of the library, and the same as models of hf_tx. What a family is stands in
 `hf_tx.conversion`."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,7 @@ def converted(theirs: Any, *defaults: dict[str, Any], **facts: Any) -> Callable[
 
     def make(**config: Any) -> Peer:
         fields = {name: value for part in (*defaults, config) for name, value in part.items()}
-        return Peer(theirs, lambda: theirs.config_class(**fields), **facts)
+        # Configs of the library keep the dicts they are given, and change them.
+        return Peer(theirs, lambda: theirs.config_class(**copy.deepcopy(fields)), **facts)
 
     return make
