@@ -48,10 +48,14 @@ def assert_loads_elsewhere(
     Raises:
         AssertionError: it does not load, or returns something else.
     """
+    from transformers import dynamic_module_utils  # not above: the other process finds it on the path of this one
+
     with tempfile.TemporaryDirectory() as scratch:
         task = Path(scratch, "task.pt")
+        # Code of models that this process has loaded is in a package of the same name as that of the other process.
+        path = [os.path.abspath(each) for each in sys.path if each != dynamic_module_utils.HF_MODULES_CACHE]
         content = dict(folder=folder, auto=auto_class, inputs=inputs, expected=expected)
-        torch.save({**content, "setup": setup, "without": without, "backend": backend, "path": sys.path}, task)
+        torch.save({**content, "setup": setup, "without": without, "backend": backend, "path": path}, task)
         environment = os.environ | {"HF_MODULES_CACHE": str(Path(scratch, "modules")), "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(
             [sys.executable, __file__, str(task)], cwd=scratch, env=environment, capture_output=True, text=True

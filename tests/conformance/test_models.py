@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The kit on models of the library and of hf_tx: classes, folders and models in memory."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from transformers import dynamic_module_utils
 
 import hf_tx
 from hf_tx.conformance import Check, check_model, parametrize_with_checks
@@ -75,7 +77,12 @@ def test_model_of_hf_tx(check: Callable[[], None]) -> None:
     check()
 
 
-def test_a_hybrid_loads_in_a_process_without_hf_tx() -> None:
+def test_a_hybrid_loads_in_a_process_without_hf_tx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after this process has loaded code of models itself, and so has their package on its path."""
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    dynamic_module_utils.create_dynamic_module("transformers_modules/other")
+    assert str(tmp_path) in sys.path
     next(check for check in OURS["decoder"]() if check.name == "loads_in_new_process")()
 
 
