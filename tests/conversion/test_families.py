@@ -235,7 +235,7 @@ def test_configs_as_they_are_published(name: str) -> None:
     """Of well-known checkpoints, with their sizes made small: names of old versions, fields of other code, and values
     that no default has."""
     cls = CONFIG_MAPPING[PUBLISHED[name]["model_type"]]
-    config = cls.from_dict(dict(PUBLISHED[name]))
+    config = cls.from_dict(copy.deepcopy(PUBLISHED[name]))
     family = family_of(config)
     head = family.head_of(config.architectures[0])
     settings = family.read(config) | head.settings
