@@ -2,7 +2,7 @@
 """Takes the cards of the reference models out of runs/ into model_cards/, and writes the table of the README.
 
 The models are those of the settings in scripts/reference/; a card is a model's README.md, with the record that it was
-written from and its plots. Weights stay where they are.
+written from and its plots. The report of the comparison of mixers is taken too. Weights stay where they are.
 
 python scripts/reference_models.py
 python scripts/reference_models.py --runs elsewhere --names decoder
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hf_tx.cli.arguments import parse_options, run_script
-from hf_tx.hub import RunRecord, write_card
+from hf_tx.hub import ComparisonRecord, RunRecord, write_card, write_comparison
 
 ROOT = Path(__file__).parents[1]
 CARDS = ROOT / "model_cards"
@@ -23,21 +23,31 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- reference models: begin -->\n", "<!-- reference models: end -->\n"
 #: In the order in which they are trained, each with the settings of its name.
 MODELS = ("decoder", "encoder", "classifier", "encoder-decoder", "translator")
+#: The comparison, whose report is no row of the table.
+COMPARISON = "mixers"
 #: What a row of the table says of a model, in this order, if its run has measured it.
 METRICS = ("bits_per_byte", "accuracy", "f1_macro", "bleu", "chrf")
 
 
+def ending(name: str) -> str:
+    """Return the file that a run of this name writes at its end."""
+    return "README.md" if name == COMPARISON else "run.json"
+
+
 def collect(run: Path, cards: Path) -> Path:
-    """Write the card of a run, from its record and with its plots, into a folder of its name.
+    """Write the card or the report of a run, from its record and with its plots, into a folder of its name.
 
     Raises:
         FileNotFoundError: there is no such run, or it is not at its end.
     """
-    if not (run / "run.json").is_file():
-        raise FileNotFoundError(f"{run}: holds no run.json, which a training writes at its end.")
-    record = RunRecord.load(run)
+    if not (run / ending(run.name)).is_file():
+        raise FileNotFoundError(f"{run}: holds no {ending(run.name)}, which a run writes at its end.")
     folder = cards / run.name
     folder.mkdir(parents=True, exist_ok=True)
+    if run.name == COMPARISON:
+        write_comparison(folder, ComparisonRecord.load(run))
+        return folder
+    record = RunRecord.load(run)
     for plot in record.plots:
         shutil.copyfile(run / plot, folder / plot)
     write_card(folder, record)
@@ -84,11 +94,11 @@ class Arguments:
 def reference_models(argv: Sequence[str] | None) -> None:
     """Do what the options say."""
     arguments = parse_options(Arguments, argv, __doc__.partition("\n\n")[0])
-    unknown = [name for name in arguments.names if name not in MODELS]
+    known, runs = (*MODELS, COMPARISON), Path(arguments.runs)
+    unknown = [name for name in arguments.names if name not in known]
     if unknown:
-        raise ValueError(f"{unknown[0]}: is no reference model; they are {', '.join(MODELS)}.")
-    runs = Path(arguments.runs)
-    for name in arguments.names or [name for name in MODELS if (runs / name / "run.json").is_file()]:
+        raise ValueError(f"{unknown[0]}: is no reference model; they are {', '.join(known)}.")
+    for name in arguments.names or [name for name in known if (runs / name / ending(name)).is_file()]:
         print(f"{name}: {collect(runs / name, CARDS)}")
     README.write_text(with_table(README.read_text("utf-8")), "utf-8")
     print(table() or "there are no cards yet")

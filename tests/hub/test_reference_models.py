@@ -88,22 +88,28 @@ def test_the_committed_cards_are_those_of_their_records(script: ModuleType, tmp_
     assert script.with_table(readme) == readme
 
 
-def test_the_comparison_is_what_its_record_says(tmp_path: Path) -> None:
+def test_the_comparison_is_what_its_record_says(script: ModuleType, tmp_path: Path) -> None:
     folder = ROOT / "model_cards" / "mixers"
     settings = ROOT / "scripts" / "reference" / "mixers.yaml"
     record, arguments = ComparisonRecord.load(folder), parse_options(ComparisonArguments, [str(settings)])
     assert record.command == f"python scripts/compare_mixers.py {settings.relative_to(ROOT)}"
-    assert (record.mixers, arguments.output) == (arguments.mixers, "model_cards/mixers")
-    write_comparison(tmp_path, record)
+    assert (record.mixers, arguments.output) == (arguments.mixers, "runs/mixers")
+    run = tmp_path / "runs" / "mixers"
+    run.mkdir(parents=True)
+    record.save(run)
+    with pytest.raises(FileNotFoundError, match="holds no README.md, which a run writes at its end"):
+        script.collect(run, tmp_path)  # it was broken off
+    write_comparison(run, record)
+    made = script.collect(run, tmp_path)
     for path in folder.iterdir():
         if path.suffix != ".png":
-            assert path.read_bytes() == (tmp_path / path.name).read_bytes(), f"{path}: was changed by hand"
-    assert {path.name for path in folder.iterdir()} == {path.name for path in tmp_path.iterdir()}
+            assert path.read_bytes() == (made / path.name).read_bytes(), f"{path}: was changed by hand"
+    assert {path.name for path in folder.iterdir()} == {path.name for path in made.iterdir()}
 
 
 def test_the_settings_are_those_of_the_models(script: ModuleType) -> None:
     folder = ROOT / "scripts" / "reference"
-    assert {path.stem for path in folder.iterdir()} == {*script.MODELS, "mixers"}
+    assert {path.stem for path in folder.iterdir()} == {*script.MODELS, script.COMPARISON}
     for path in (folder / f"{name}.yaml" for name in script.MODELS):
         (command,) = {line for line in path.read_text("utf-8").splitlines() if "python scripts/" in line}
         name = command.split()[-2]
