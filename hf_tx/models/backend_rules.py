@@ -203,26 +203,25 @@ def takes_distances(backend: str) -> bool:
     return _known(backend).by_distance
 
 
-def check_training(config: Any, backend: str, training: bool, device: torch.device) -> None:
-    """Refuse a backend that cannot run or train the stack, before its first layer.
+def check_training(stack: Any, backend: str) -> None:
+    """Refuse a backend that cannot run or train a stack, before its first layer.
 
     Args:
-        config: config of the stack.
+        stack: the model; in training mode or not, on its device.
         backend: name of its attention implementation.
-        training: whether the stack is in training mode.
-        device: device of the weights.
 
     Raises:
         ValueError: with the feature and who can compute it.
     """
     if backend != "flex_attention":
         return
+    config, on_cpu = stack.config, stack.device.type == "cpu"
     layers = range(config.num_hidden_layers)
-    if device.type == "cpu" and any(SINKS in layer_features(config, idx) for idx in layers):
+    if on_cpu and any(SINKS in layer_features(config, idx) for idx in layers):
         raise ValueError("attn_implementation='flex_attention' has no attention sinks on CPU; use 'eager'.")
-    if not training:
+    if not stack.training:
         return
-    if device.type == "cpu" and torch.is_grad_enabled():
+    if on_cpu and torch.is_grad_enabled():
         raise ValueError(
             "attn_implementation='flex_attention' has no backward pass on CPU; train with 'sdpa' or 'eager'."
         )

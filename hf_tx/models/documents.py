@@ -92,12 +92,19 @@ def find_documents(
         past: tokens in the cache.
     """
     batch, length = inputs_embeds.shape[:2]
+    tracing = is_tracing(position_ids)
+    # A step of generate() without padding, where every operation is felt: no rank is above `past`.
+    if length == 1 and not tracing and min(position_ids.tolist())[0] >= past:
+        return None
     if attention_mask is None:
-        ranks, real = None, None
+        ranks = None
         rank = (torch.arange(length, device=inputs_embeds.device) + past)[None]
     else:
-        ranks, real = attention_mask.long().cumsum(-1) - 1, attention_mask[:, -length:].bool()
+        ranks = attention_mask.long().cumsum(-1) - 1
         rank = ranks[:, -length:]
+    if not tracing and not bool((rank > position_ids).any()):
+        return None
+    real = None if attention_mask is None else attention_mask[:, -length:].bool()
     start = rank - position_ids
     begins = position_ids == 0
     if real is not None:
@@ -113,7 +120,7 @@ def find_documents(
     start = start.expand(batch, -1)
     if real is not None:
         start = torch.where(real, start, 0)
-    if not is_tracing(start) and not bool((start > 0).any()):
+    if not tracing and not bool((start > 0).any()):
         return None
     return Documents(start, begins.expand(batch, -1), ranks, past)
 

@@ -25,14 +25,23 @@ class LanguageModelHead:
     lm_head: nn.Module
     loss_implementation: str
 
+    def build_lm_head(self, config: Any, size: int) -> None:
+        """Add the output layer to the model.
+
+        Args:
+            config: of the stack under it.
+            size: of the states that it reads.
+        """
+        self.lm_head = nn.Linear(size, config.vocab_size, bias=config.lm_head_bias)
+        self.logit_scale, self.logit_softcap = config.logit_scale, config.final_logit_softcapping
+
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map states to scores of the tokens. *Shape:* `(..., hidden_size)` to `(..., vocab_size)`."""
-        config = self.config.get_text_config(decoder=True)
         logits = self.lm_head(hidden_states)
-        if config.logit_scale is not None:
-            logits = logits * config.logit_scale
-        if config.final_logit_softcapping is not None:
-            logits = config.final_logit_softcapping * torch.tanh(logits / config.final_logit_softcapping)
+        if self.logit_scale is not None:
+            logits = logits * self.logit_scale
+        if self.logit_softcap is not None:
+            logits = self.logit_softcap * torch.tanh(logits / self.logit_softcap)
         return logits
 
     def targets(
@@ -70,19 +79,21 @@ class LanguageModelHead:
             ValueError: logits are to be skipped, but there are no targets, or the loss was replaced by another.
         """
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
-        if targets is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
+        if targets is None:
+            if skip_logits:
+                raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
+            return None, self.compute_logits(hidden_states)
+        if not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
             kept = slice_logits_to_keep(targets.of_positions[..., None], logits_to_keep)[..., 0].contiguous()
             targets = Targets(kept, kept, targets.num_items_in_batch)
         chunked = self.loss_implementation == "chunked"
         replaced = hasattr(self, "_loss_function")
         sparse = self.labels_are_sparse and not chunked and not replaced
         if skip_logits is None:
-            skip_logits = self.training and targets is not None and (chunked or sparse)
+            skip_logits = self.training and (chunked or sparse)
         if not skip_logits:
             logits = self.compute_logits(hidden_states)
-            return None if targets is None else self._full_loss(logits, targets), logits
-        if targets is None:
-            raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
+            return self._full_loss(logits, targets), logits
         if replaced:
             raise ValueError(
                 "loss_function was replaced, and it needs the logits: set loss_implementation = 'full' and leave "

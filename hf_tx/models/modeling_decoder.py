@@ -125,7 +125,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
     def __init__(self, config: TxDecoderConfig, loss_implementation: str = "full") -> None:
         super().__init__(config, loss_implementation)
         self.model = TxDecoderModel(config)
-        self.lm_head = nn.Linear(config.output_size, config.vocab_size, bias=config.lm_head_bias)
+        self.build_lm_head(config, config.output_size)
         self.post_init()
 
     def prepare_inputs_for_generation(

@@ -171,7 +171,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         self.model = TxEncoderModel(config, add_pooling_layer=False)
         size = config.token_size if config.mlm_head_transform else config.output_size
         self.transform = HeadTransform(config, size) if config.mlm_head_transform else None
-        self.lm_head = nn.Linear(size, config.vocab_size, bias=config.lm_head_bias)
+        self.build_lm_head(config, size)
         self.post_init()
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -312,7 +312,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         super().__init__(config, loss_implementation)
         self.model = TxEncoderDecoderModel(config)
         _, decoder = config.stacks
-        self.lm_head = nn.Linear(decoder.output_size, decoder.vocab_size, bias=decoder.lm_head_bias)
+        self.build_lm_head(decoder, decoder.output_size)
         source = "encoder" if config.share_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{source}.embed_tokens.weight"}
         self.post_init()

@@ -60,9 +60,7 @@ class TxStack(TxPreTrainedModel):
             [TxBlock(layer, idx, config, self.is_causal, self.crosses) for idx, layer in enumerate(layer_configs)]
         )
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
-        self.output_proj = (
-            nn.Linear(size, config.output_size, bias=False) if config.output_projection else nn.Identity()
-        )
+        self.output_proj = nn.Linear(size, config.output_size, bias=False) if config.output_projection else None
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
@@ -74,6 +72,13 @@ class TxStack(TxPreTrainedModel):
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
         schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
         self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
+        self.has_table = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
+        biased = (
+            (scheme, group)
+            for scheme, group in zip(self.layer_positions, self.layer_groups, strict=True)
+            if self.positions[scheme].has_bias and MIXERS.get(group.mixer).is_attention
+        )
+        self.biased = list(dict.fromkeys(biased))
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -91,9 +96,9 @@ class TxStack(TxPreTrainedModel):
             raise ValueError("You must specify exactly one of input_ids or inputs_embeds")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
-        for size, name in zip(inputs_embeds.shape[:2], ("rows", "tokens"), strict=True):
-            if size == 0:
-                raise ValueError(f"the input has no {name}.")
+        rows, length = inputs_embeds.shape[:2]
+        if rows == 0 or length == 0:
+            raise ValueError(f"the input has no {'rows' if rows == 0 else 'tokens'}.")
         if self.config.embedding_scale is not None:
             inputs_embeds = inputs_embeds * self.config.embedding_scale
         return inputs_embeds
@@ -121,10 +126,9 @@ class TxStack(TxPreTrainedModel):
         return inputs_embeds if self.embed_proj is None or self.projects_tokens else self.embed_proj(inputs_embeds)
 
     def _check_positions(self, position_ids: torch.Tensor) -> None:
-        limit = self.config.max_position_embeddings
-        bounded = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
-        if not bounded or is_tracing(position_ids):
+        if not self.has_table or is_tracing(position_ids):
             return
+        limit = self.config.max_position_embeddings
         last = int(position_ids.max()) if position_ids.numel() else 0
         if last >= limit:
             raise ValueError(
@@ -143,21 +147,21 @@ class TxStack(TxPreTrainedModel):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
-        documents = self._documents(inputs_embeds, attention_mask, cache, position_ids)
+        past = cache.get_seq_length() if cache is not None else 0
+        documents = self._documents(inputs_embeds, attention_mask, past, position_ids)
         return self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal)
 
     def _documents(
         self,
         inputs_embeds: torch.Tensor,
         attention_mask: Any,
-        cache: Cache | None,
+        past: int | torch.Tensor,
         position_ids: torch.Tensor | None,
     ) -> Documents | None:
         """Return the documents packed in the rows, or None where there are none."""
         padding = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
         if position_ids is None or (attention_mask is not None and padding is None):
             return None
-        past = cache.get_seq_length() if cache is not None else 0
         documents = find_documents(position_ids, padding, inputs_embeds, past)
         if documents is not None and self.attends:
             cached = bool(past) if isinstance(past, int) else True
@@ -232,14 +236,10 @@ class TxStack(TxPreTrainedModel):
         """
         biases: dict[tuple[str, str], torch.Tensor] = {}
         length, device = inputs_embeds.shape[1], inputs_embeds.device
-        by_distance = takes_distances(self.config._attn_implementation)
-        for name, group in zip(self.layer_positions, self.layer_groups, strict=True):
-            biased = self.positions[name].has_bias and MIXERS.get(group.mixer).is_attention
-            if not biased or (name, group.key) in biases:
-                continue
+        for name, group in self.biased:
             keys, first = self._keys(cache, group, length)
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
-            if by_distance:
+            if takes_distances(self.config._attn_implementation):
                 distance = torch.arange(1 - length, keys, device=device) + first - past
                 by_distance_bias = self.positions[name].bias(distance[None], self.is_causal, inputs_embeds.dtype)
                 biases[name, group.key] = by_distance_bias[0, :, 0]
@@ -270,7 +270,7 @@ class TxStack(TxPreTrainedModel):
                 the backend cannot change for one call.
         """
         backend = self.config._attn_implementation
-        check_training(self.config, backend, self.training, self.device)
+        check_training(self, backend)
         from_backend = self.attends or (self.crosses and CROSS_MIXERS.get(self.config.cross_mixer).uses_backend)
         if output_attentions and not self.attends and not self.crosses:
             mixers = ", ".join(dict.fromkeys(self.config.mixers))
@@ -336,7 +336,7 @@ class TxStack(TxPreTrainedModel):
         self._check_positions(position_ids)
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
-        documents = self._documents(inputs_embeds, attention_mask, own_cache, packed_positions)
+        documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
         masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
@@ -369,7 +369,8 @@ class TxStack(TxPreTrainedModel):
                 is_causal=is_causal,
                 **kwargs,
             )
-        return self.output_proj(self.norm(hidden_states))
+        hidden_states = self.norm(hidden_states)
+        return hidden_states if self.output_proj is None else self.output_proj(hidden_states)
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:

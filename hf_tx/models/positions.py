@@ -213,14 +213,7 @@ class RopePositions(PositionScheme):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what `apply_rotary` takes. *Shape:* twice `(batch or 1, 1, length, rotary_dim)`."""
         rotary = self.rotary_emb[layer_type] if layer_type in self.rotary_emb else self.rotary_emb["all"]
-        cos, sin = rotary(hidden_states, position_ids)
-        # The sign of the rotation is put into the sines here, once, and not into the queries and keys of every layer.
-        if rotary.interleaved:
-            sin = torch.stack((-sin[..., ::2], sin[..., 1::2]), dim=-1).flatten(-2)
-        else:
-            half = sin.shape[-1] // 2
-            sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
-        return cos[:, None], sin[:, None]
+        return rotary(hidden_states, position_ids)
 
 
 class RotaryEmbedding(nn.Module):
@@ -269,9 +262,12 @@ class RotaryEmbedding(nn.Module):
     @torch.no_grad()
     @dynamic_rope_update
     def forward(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosines and sines in the dtype of the states. *Shape:* twice `(batch or 1, length, rotary_dim)`."""
-        angles = position_ids[..., None].float() * self.inv_freq
-        angles = angles.repeat_interleave(2, dim=-1) if self.interleaved else torch.cat((angles, angles), dim=-1)
+        """Return what `apply_rotary` takes, in the dtype of the states. *Shape:* twice `(batch or 1, 1, length,
+        rotary_dim)`."""
+        # The sign of the rotation is that of the angle, here and once, and not of the queries and keys of every layer.
+        pair = (-self.inv_freq, self.inv_freq)
+        inv_freq = torch.stack(pair, dim=-1).flatten() if self.interleaved else torch.cat(pair)
+        angles = position_ids[:, None, :, None].float() * inv_freq
         cos, sin = angles.cos(), angles.sin()
         if self.attention_scaling != 1.0:
             cos, sin = cos * self.attention_scaling, sin * self.attention_scaling
