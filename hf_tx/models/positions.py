@@ -213,7 +213,7 @@ class RopePositions(PositionScheme):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what `apply_rotary` takes. *Shape:* twice `(batch or 1, 1, length, rotary_dim)`."""
         rotary = self.rotary_emb[layer_type] if layer_type in self.rotary_emb else self.rotary_emb["all"]
-        return rotary(hidden_states, position_ids)
+        return rotary(hidden_states, position_ids[:, None])
 
 
 class RotaryEmbedding(nn.Module):
@@ -262,12 +262,12 @@ class RotaryEmbedding(nn.Module):
     @torch.no_grad()
     @dynamic_rope_update
     def forward(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what `apply_rotary` takes, in the dtype of the states. *Shape:* twice `(batch or 1, 1, length,
-        rotary_dim)`."""
+        """Return cosines, and sines with the sign of the rotation, in the dtype of the states. *Shape:* twice `(...,
+        rotary_dim)` for positions of the shape `(...)`."""
         # The sign of the rotation is that of the angle, here and once, and not of the queries and keys of every layer.
         pair = (-self.inv_freq, self.inv_freq)
         inv_freq = torch.stack(pair, dim=-1).flatten() if self.interleaved else torch.cat(pair)
-        angles = position_ids[:, None, :, None].float() * inv_freq
+        angles = position_ids[..., None].float() * inv_freq
         cos, sin = angles.cos(), angles.sin()
         if self.attention_scaling != 1.0:
             cos, sin = cos * self.attention_scaling, sin * self.attention_scaling
