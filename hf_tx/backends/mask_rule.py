@@ -9,6 +9,11 @@ from transformers import masking_utils
 from transformers.masking_utils import causal_mask_function, prepare_padding_mask, sdpa_mask
 from transformers.utils.import_utils import is_tracing
 
+# Some models change their mask, or choose from it.
+_USE_ANOTHER = (
+    "It is a rule, not a tensor. A model that works on its mask itself needs attn_implementation='sdpa' or 'eager'."
+)
+
 
 class MaskRule:
     """What the library hands to a mask function, kept instead of a mask. Its size does not grow with that of the mask.
@@ -51,6 +56,12 @@ class MaskRule:
         if padding is not None and not is_tracing(padding) and bool(padding.all()):
             padding = None
         self._padding = padding
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a mask of 'tiled' and 'banded' has no attribute {name!r}. {_USE_ANOTHER}")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise TypeError(f"a mask of 'tiled' and 'banded' cannot be indexed. {_USE_ANOTHER}")
 
     @property
     def is_bidirectional(self) -> bool:

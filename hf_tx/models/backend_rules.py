@@ -67,6 +67,8 @@ BACKENDS: dict[str, Backend] = {
     "flash_attention_3": _backend(SOFTCAP, SINKS),
     "flash_attention_4": _backend(SOFTCAP, SINKS),
 }
+#: Those that others bring. What is registered later is registered by us or by a plug-in.
+LIBRARY_BACKENDS = frozenset(BACKENDS)
 
 
 def register_backend(

@@ -223,3 +223,59 @@ def test_a_mask_that_widens_a_window_has_no_band():
     assert torch.equal(rule.dense(), dense)
     assert torch.equal(rule.visible(torch.arange(17), torch.arange(17)).expand(1, 17, 17), dense[:, 0])
     assert dense[0, 0, 3, 11]
+
+
+#: They compute their attention, or that of some layers, without the interface; Mamba has none.
+WITHOUT_INTERFACE = [
+    "BigBirdForMaskedLM",
+    "BigBirdPegasusForConditionalGeneration",
+    "BloomForCausalLM",
+    "DebertaV2ForMaskedLM",
+    "FalconForCausalLM",
+    "GPTNeoForCausalLM",
+    "LEDForConditionalGeneration",
+    "LongT5ForConditionalGeneration",
+    "MPNetForMaskedLM",
+    "MambaForCausalLM",
+    "MptForCausalLM",
+    "RoFormerForMaskedLM",
+    "XLNetLMHeadModel",
+]
+
+
+@pytest.mark.parametrize("name", WITHOUT_INTERFACE)
+def test_a_class_that_would_not_use_the_backend_refuses_it(name):
+    cls = getattr(transformers, name)
+    says = f"cannot serve {name[:3]}.*attention interface.*attn_implementation='"
+    with torch.device("meta"):
+        for backend in ("tiled", "banded"):
+            with pytest.raises(ValueError, match=says):
+                cls._from_config(cls.config_class(), attn_implementation=backend)
+        model = cls._from_config(cls.config_class(), attn_implementation="eager")
+    with pytest.raises(ValueError, match=says):
+        model.set_attn_implementation(attn_implementation="tiled")
+    with pytest.raises(ValueError, match=says):
+        model.set_attn_implementation({"": "tiled"})
+    model.set_attn_implementation("eager")
+    assert model.config._attn_implementation == "eager"
+
+
+def test_the_refusal_concerns_no_other_backend_and_no_class_that_says_that_it_uses_them():
+    class Own(transformers.BloomModel):
+        _supports_attention_backend = True
+
+    with torch.device("meta"):
+        assert Own._from_config(transformers.BloomConfig(), attn_implementation="tiled")
+    with pytest.raises(ValueError, match="cannot serve BloomModel.*'eager'"):
+        transformers.BloomModel._from_config(transformers.BloomConfig(), attn_implementation="tiled")
+    with pytest.raises(ValueError, match="cannot serve FalconModel.*'sdpa' or 'eager'"):
+        transformers.FalconModel._from_config(transformers.FalconConfig(), attn_implementation="tiled")
+    with pytest.raises(ValueError, match="BloomModel does not support an attention implementation through torch"):
+        transformers.BloomModel._from_config(transformers.BloomConfig(), attn_implementation="sdpa")
+
+
+def test_a_model_that_changes_its_mask_says_which_backends_serve_it():
+    """Doge adds to the mask, and calls the interface with what comes out."""
+    config = transformers.DogeConfig(**_DECODER, attn_implementation="tiled")
+    with pytest.raises(AttributeError, match="is a rule, not a tensor.*'sdpa' or 'eager'"):
+        transformers.DogeModel(config)(tokens(1, 5))
