@@ -68,10 +68,7 @@ def banded_attention(
     needs_tiles = any(extra is not None for extra in extras.values())
     has_band = isinstance(attention_mask, MaskRule) and attention_mask.has_band
     if not has_band:
-        logger.warning_once(
-            f"attn_implementation='banded': {type(module).__name__} has layers without a band, which are computed in "
-            f"full by {'tiled' if needs_tiles else 'sdpa'!r}."
-        )
+        _say_in_full(type(module).__name__, "tiled" if needs_tiles else "sdpa")
     if needs_tiles or (has_band and attention_mask.has_far and is_tracing()):
         return tiled_attention(module, query, key, value, attention_mask, scaling, dropout, **extras, **kwargs)
     if not has_band:
@@ -83,6 +80,14 @@ def banded_attention(
         groups = query.shape[1] // key.shape[1]
         key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     return _attend(query, key, value, attention_mask, scaling, dropout), None
+
+
+@torch.compiler.assume_constant_result  # said while a graph is built; a logger would break it
+def _say_in_full(layer: str, backend: str) -> bool:
+    logger.warning_once(
+        f"attn_implementation='banded': {layer} has layers without a band, which are computed in full by {backend!r}."
+    )
+    return True
 
 
 def _attend(

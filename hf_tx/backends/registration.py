@@ -14,7 +14,7 @@ from .tiled import tiled_attention
 
 
 def register() -> None:
-    """Register `tiled` and `banded`, attention and mask together, and let models that would not use them refuse them."""
+    """Register `tiled` and `banded`, attention and mask together; models that would not use them refuse them."""
     computes = (SOFTCAP, POSITION_BIAS, SINKS, PATTERN)
     register_backend("tiled", tiled_attention, mask_rule, computes=computes, by_distance=True, dense_masks=True)
     register_backend("banded", banded_attention, mask_rule, computes=computes, by_distance=True, needs_band=True)
@@ -49,8 +49,8 @@ def _refusing(method: Callable[..., Any], argument: str) -> Callable[..., Any]:
             able = "'sdpa' or 'eager'" if self._supports_sdpa else "'eager'"
             raise ValueError(
                 f"attn_implementation={backend!r} cannot serve {type(self).__name__}: the class does not compute its "
-                f"attention through the attention interface of transformers, so the backend would not be used; load it "
-                f"with attn_implementation={able}. A class of your own that does says so by "
+                f"attention through the attention interface of transformers, so the backend would not be used; load "
+                f"it with attn_implementation={able}. A class of your own that does says so by "
                 "`_supports_attention_backend = True`."
             )
         return method(self, *args, **kwargs)

@@ -100,7 +100,7 @@ def tiled_attention(
     rows, columns = _tile_size(query, keys, attention_mask)
     plan = _Plan(attention_mask, scaling, softcap, dropout, seed, rows, columns)
     with torch.autocast(device, enabled=False):
-        return _Tiled.apply(query, key, value, position_bias, s_aux, plan), None
+        return _Tiled.apply(query, key, value, position_bias, s_aux, plan)[0], None
 
 
 def _tile_size(query: torch.Tensor, keys: int, mask: Any) -> tuple[int, int]:
@@ -240,14 +240,13 @@ class _Tiles:
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
         bias: torch.Tensor | None,
         sinks: torch.Tensor | None,
         plan: _Plan,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         tiles = _Tiles(query, key, value, bias, plan, bends=False)
         batch, heads, queries, size = tiles.batch, tiles.heads, tiles.queries, value.shape[-1]
         mixed = value.new_empty(batch, queries, heads, size)
@@ -284,13 +283,17 @@ class _Tiled(torch.autograd.Function):
             mixed[:, first:end] = tiles.by_head(sums).transpose(1, 2)
             # With +inf the backward pass finds zero weights where a query sees nothing.
             log_sum[:, :, first:end] = tiles.by_head(torch.where(seen, highest + total.log(), float("inf")))[..., 0]
-        ctx.save_for_backward(query, key, value, bias, sinks, mixed, log_sum)
-        ctx.plan = plan
-        return mixed
+        return mixed, log_sum
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+        *tensors, ctx.plan = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, *output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         with torch.autocast(grad.device.type, enabled=False):
             return _backward(ctx, grad)
 

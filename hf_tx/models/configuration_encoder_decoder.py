@@ -15,6 +15,9 @@ from .version import __version__
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_encoder_decoder import TxEncoderDecoderModel  # noqa: F401
 
+#: Of the decoder. Clients look for them in the dict of a config, where they are not saved.
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+
 
 @strict
 class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
@@ -124,6 +127,10 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     @classmethod
     def _clean(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        decoder = stored.get("decoder")
+        if isinstance(decoder, dict):
+            same = {key for key in _SIZES if key in stored and stored[key] == decoder.get(key)}
+            stored = {key: value for key, value in stored.items() if key not in same}
         cleaned = super()._clean(stored)
         if isinstance(cleaned.get("decoder"), dict):
             cleaned["decoder"].pop("tie_word_embeddings", None)  # it follows this config's, which may have changed
@@ -187,6 +194,14 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     def num_hidden_layers(self) -> int:
         """Layers of the decoder."""
         return self.stacks[1].num_hidden_layers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the config as a dict, with the sizes of the decoder: clients such as PEFT look for them there."""
+        return super().to_dict() | {name: getattr(self, name) for name in _SIZES}
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return what is saved."""
+        return {key: value for key, value in super().to_diff_dict().items() if key not in _SIZES}
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
         """Return the config of the stack that is asked for; this config itself if none is, or both are."""

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 
 def recurrence(
@@ -119,16 +118,35 @@ def _scores(query: torch.Tensor, key: torch.Tensor, decay: torch.Tensor | None, 
     if decay.shape[-1] == 1:
         fades = (decay - decay.transpose(2, 3)).masked_fill(~seen, float("-inf")).exp()
         return (query @ key.transpose(2, 3)) * fades
-    # One number for every pair and feature: computed again in the backward pass rather than kept.
-    return checkpoint(_scores_by_feature, query, key, decay, seen, use_reentrant=False)
+    return _ScoresByFeature.apply(query, key, decay, seen)
 
 
-def _scores_by_feature(
-    query: torch.Tensor, key: torch.Tensor, decay: torch.Tensor, seen: torch.Tensor
-) -> torch.Tensor:
+class _ScoresByFeature(torch.autograd.Function):
+    """`_scores` for one decay a feature. There is a number for every pair and feature, which the backward pass
+    computes again rather than keep; checkpointing would do the same, but not inside of `torch.func.grad`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(query: torch.Tensor, key: torch.Tensor, decay: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        return (query[:, :, :, None] * _fades(decay, seen) * key[:, :, None]).sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        query, key, decay, seen = ctx.saved_tensors
+        weights = grad[..., None] * _fades(decay, seen)
+        grad_query, grad_key = (weights * key[:, :, None]).sum(3), (weights * query[:, :, :, None]).sum(2)
+        # A pair fades by exp(decay_i - decay_j), so a decay moves the scores as the logarithm of its factor does.
+        return grad_query, grad_key, (query * grad_query - key * grad_key).sum_to_size(decay.shape), None
+
+
+def _fades(decay: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     fades = decay[:, :, :, None] - decay[:, :, None]
-    fades = fades.masked_fill(~seen[..., None], float("-inf")).exp()
-    return (query[:, :, :, None] * fades * key[:, :, None]).sum(-1)
+    return fades.masked_fill(~seen[..., None], float("-inf")).exp()
 
 
 def _step(

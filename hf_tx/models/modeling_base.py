@@ -129,7 +129,14 @@ class TxPreTrainedModel(PreTrainedModel):
                             f"{cls.__name__}: layer {idx} has num_key_value_heads = {heads}, which tp_size = {size} "
                             f"does not divide: choose a tp_size that does, or FSDP."
                         )
-        return super().maybe_distribute_model(model, distributed_config, mesh_manager)
+        model = super().maybe_distribute_model(model, distributed_config, mesh_manager)
+        if getattr(model, "_is_fsdp_managed_module", False) and model.can_generate():
+            # Not at the top: torch may be built without it. generate() calls the encoder alone, before the model whose
+            # call would gather what belongs to no layer.
+            from torch.distributed.fsdp import register_fsdp_forward_method
+
+            register_fsdp_forward_method(model, "generate")
+        return model
 
     # ----------------------------------------------------------------------------------------- weights and saving
     @classmethod

@@ -192,6 +192,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         targets = self.targets(labels, attention_mask, position_ids, kwargs)
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             position_ids=position_ids,
             cache=cache,
@@ -254,6 +255,7 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             position_ids=position_ids,
             cache=cache,
@@ -319,6 +321,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             position_ids=position_ids,
             cache=cache,
@@ -376,6 +379,7 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             position_ids=position_ids,
             cache=cache,

@@ -208,6 +208,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         targets = self.targets(labels, attention_mask, position_ids, kwargs)
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
@@ -233,7 +234,7 @@ class _TextScorer(TxEncoderPreTrainedModel):
 
     def scores(self, attention_mask: torch.Tensor | None, **inputs: Any) -> tuple[torch.Tensor, Any]:
         """Return the scores of every row, *Shape:* `(batch, num_scores)`, and the outputs of the base model."""
-        outputs = self.model(attention_mask=attention_mask, **inputs)
+        outputs = self.model(attention_mask=attention_mask, return_dict=True, **inputs)
         pooled = outputs.pooler_output
         if pooled is None:
             pooled = pooled_states(outputs.last_hidden_state, attention_mask, self.config.classifier_pooling)
@@ -388,6 +389,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
@@ -442,6 +444,7 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,

@@ -255,6 +255,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,
+                return_dict=True,
                 attention_mask=attention_mask,
                 token_type_ids=token_type_ids,
                 position_ids=position_ids,
@@ -266,6 +267,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             encoder_outputs = BaseModelOutput(last_hidden_state=parts[0], hidden_states=parts[1], attentions=parts[2])
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
+            return_dict=True,
             attention_mask=decoder_attention_mask,
             position_ids=decoder_position_ids,
             cache=cache,
@@ -400,6 +402,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             decoder_input_ids = self._shift_right(labels)
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
@@ -480,6 +483,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
             decoder_input_ids, decoder_attention_mask = self._reread(input_ids, attention_mask, decoder_attention_mask)
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
@@ -563,6 +567,7 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         """
         outputs = self.model(
             input_ids=input_ids,
+            return_dict=True,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tiny_models import assert_close, build, padded, states, tokens
 
-from hf_tx.backends import tiled
+from hf_tx.backends import banded, tiled
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,7 @@ CASES = [
     ("tiled", dict(mixers="full", position_type="relative", attn_logit_softcapping=1.5)),
     ("banded", dict(mixers="sliding", sliding_window=4)),
     ("banded", dict(mixers="global_local", sliding_window=3, mixer_options={"global_local": {"random_blocks": 1}})),
+    ("banded", dict(mixers="sliding,full", sliding_window=4)),
     ("banded", dict(mixers="chunked", mixer_options={"chunked": {"chunk_size": 5}}, attention_sinks=True)),
 ]
 
@@ -36,6 +37,16 @@ def test_one_graph(backend, settings, with_padding):
     with torch.no_grad():
         actual = compiled(input_ids=batch, **inputs).last_hidden_state
     assert_close(actual[real], states(eager, batch, **inputs)[real])
+
+
+def test_a_graph_with_layers_without_a_band_says_so(monkeypatch):
+    said = []
+    monkeypatch.setattr(banded.logger, "warning_once", said.append)
+    model = build("decoder", "banded", mixers="sliding,full", num_hidden_layers=2, sliding_window=4)
+    with torch.no_grad():
+        torch.compile(model, fullgraph=True, backend="eager")(input_ids=tokens(2, 30), use_cache=False)
+    assert len(said) == 1
+    assert "computed in full by 'sdpa'" in said[0]
 
 
 @pytest.mark.parametrize(("backend", "settings"), CASES[:2])

@@ -50,10 +50,6 @@ def train(model: Any, steps: int = 4) -> list[float]:
 
 
 def prompts(name: str, family: str, **settings: Any) -> Any:
-    if family == "encoder_decoder":
-        # PEFT reads sizes from flat configs. Those of a prefix are the ones of keys and values.
-        sizes = dict(token_dim=16, num_attention_heads=2) if name == "prefix" else dict(token_dim=24)
-        settings = {"num_layers": 2, "num_attention_heads": 6, **sizes, **settings}
     return PROMPTS[name](task_type=TASKS[family], num_virtual_tokens=VIRTUAL_TOKENS, **settings)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from tiny_models import PLACES, TOKENS, build
+from tiny_models import PLACES, TOKENS, build, config_of
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
 
@@ -1122,3 +1122,16 @@ def test_auto_map_is_full_and_local(tmp_path: Path) -> None:
     config.save_pretrained(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text())
     assert stored["auto_map"] == hf_tx.TxDecoderConfig.full_auto_map
+
+
+def test_the_dict_of_a_nested_config_has_the_sizes_of_the_decoder_and_the_file_has_not(tmp_path):
+    config = config_of("encoder_decoder", encoder=dict(num_hidden_layers=1))
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+    stored = config.to_dict()
+    assert {name: stored[name] for name in sizes} == {name: getattr(config.decoder, name) for name in sizes}
+    assert hf_tx.TxEncoderDecoderConfig.from_dict(stored) == config
+    config.save_pretrained(tmp_path)
+    assert not set(sizes) & json.loads((tmp_path / "config.json").read_text()).keys()
+    assert hf_tx.TxEncoderDecoderConfig.from_pretrained(tmp_path) == config
+    with pytest.raises(ValueError, match="no field 'hidden_size'"):
+        hf_tx.TxEncoderDecoderConfig.from_dict({**stored, "hidden_size": 48})

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Heads: which state of a text is scored, whichever side is padded, and what the decoder of a seq2seq model reads."""
 
+import re
 from typing import Any
 
 import pytest
@@ -404,3 +405,31 @@ def test_every_head_reads_what_a_projected_stack_returns(name: str, transformed:
         outputs = model(tokens(2, 3, 5) if "MultipleChoice" in name else tokens(2, 5), **inputs)
     assert read[0].shape[-1] == 16
     assert (outputs["start_logits"] if "QuestionAnswering" in name else outputs.logits).abs().max() > 0
+
+
+# Every head.
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        (family, name.removeprefix(prefix))
+        for family, prefix in PREFIXES.items()
+        for name in dir(hf_tx)
+        if re.fullmatch(prefix + r"(Model|For[A-Za-z]+)", name)
+    ],
+)
+def test_a_config_may_ask_for_tuples(family: str, kind: str) -> None:
+    model = head(family, kind)
+    texts = tokens(2, 2, 5) if kind == "ForMultipleChoice" else tokens(2, 5)
+    inputs = dict(input_ids=texts)
+    if family == "encoder_decoder":
+        inputs |= dict(decoder_input_ids=texts)
+    expected = model(**inputs)[0]
+    model.config.return_dict = False
+    for stack in model.config.sub_configs:
+        getattr(model.config, stack).return_dict = False
+    actual = model(**inputs)
+    assert isinstance(actual, tuple)
+    assert torch.equal(actual[0], expected)
+    assert torch.equal(model(**inputs, return_dict=True)[0], expected)
+    if model.can_generate():
+        assert model.generate(texts, max_new_tokens=2, eos_token_id=None).shape[0] == 2

@@ -723,3 +723,19 @@ def test_a_very_strong_decay_costs_no_digits(decay):
     actual = recurrence(**{name: value.float() for name, value in inputs.items()})
     for one, other in zip(actual, expected, strict=True):
         assert_close(one.double(), other, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mixer", "backend"), [*((mixer, "sdpa") for mixer in MIXERS), ("sliding", "tiled"), ("sliding", "banded")]
+)
+def test_functional_gradients_are_those_of_the_backward_pass(mixer, backend):
+    model, batch = build("decoder", backend, mixers=mixer), tokens(2, 20)
+
+    def loss(parameters):
+        output = torch.func.functional_call(model, parameters, (batch,), dict(use_cache=False))
+        return output.last_hidden_state.square().sum()
+
+    actual = torch.func.grad(loss)({name: weight.detach() for name, weight in model.named_parameters()})
+    loss(dict(model.named_parameters())).backward()
+    for name, weight in model.named_parameters():
+        assert_close(actual[name], weight.grad)

@@ -148,7 +148,7 @@ def _full(tensor: Any) -> torch.Tensor:
 def shards(
     folder: Path, family: str, mixers: str, distributed: dict[str, Any], settings: dict[str, Any] | None = None
 ) -> None:
-    """A sharded model has the logits, loss and gradients of one process, and is saved and loaded as a whole."""
+    """A sharded model has the texts, logits, loss and gradients of one process, and is saved and loaded as a whole."""
     kind = getattr(hf_tx, CLASSES[family])
     model = enlarge(kind(config_of(family, mixers=mixers, vocab_size=64, **(settings or {})))).eval()
     if dist.get_rank() == 0:
@@ -158,6 +158,10 @@ def shards(
     split = [name for name, parameter in sharded.named_parameters() if hasattr(parameter, "full_tensor")]
     assert split, "nothing is sharded"
     batch = _batch(family)
+    ask = dict(input_ids=batch["input_ids"][:1], max_new_tokens=3, do_sample=False, eos_token_id=None)
+    text = model.generate(**ask) if model.can_generate() else None
+    # Before any forward pass and after a backward pass: FSDP then holds pieces of what the encoder alone reads.
+    assert text is None or torch.equal(sharded.generate(**ask), text)
     expected, actual = model(**batch), sharded(**batch)
     assert_close(_full(actual.logits), expected.logits, 1e-5)
     assert_close(_full(actual.loss), expected.loss, 1e-5)
@@ -165,6 +169,7 @@ def shards(
     actual.loss.backward()
     for name, parameter in sharded.named_parameters():
         assert_close(_full(parameter.grad), model.get_parameter(name).grad, 1e-4)
+    assert text is None or torch.equal(sharded.generate(**ask), text)
     sharded.save_pretrained(folder / "two", is_main_process=dist.get_rank() == 0)
     _shared(folder)
     again = kind.from_pretrained(folder / "two")
@@ -183,6 +188,7 @@ def refuses_heads_that_do_not_divide(folder: Path) -> None:
 
 check("fsdp2-hybrid", shards, "decoder", "gated_delta,lstm", {"fsdp_size": 2})
 check("tensor-parallel-hybrid", shards, "decoder", "gated_delta,full", TENSOR_PARALLEL)
+check("fsdp2-types", shards, "encoder_decoder", "full", {"fsdp_size": 2}, {"encoder": {"type_vocab_size": 2}})
 for family_name in FAMILIES:
     check(f"fsdp2-{family_name}", shards, family_name, "full", {"fsdp_size": 2})
     check(f"tensor-parallel-{family_name}", shards, family_name, "full", TENSOR_PARALLEL)
