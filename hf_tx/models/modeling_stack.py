@@ -13,7 +13,7 @@ from transformers.utils.import_utils import is_tracing
 from .backend_rules import check_training, gives_weights, takes_distances
 from .block import TxBlock
 from .configuration_base import TxStackConfig
-from .documents import Documents, find_documents, positions_of
+from .documents import Documents, find_documents, inner_ranks, positions_of
 from .feed_forward import drop
 from .masks import (
     check_packing,
@@ -29,6 +29,9 @@ from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
 
 logger = logging.get_logger(__name__)
+
+#: Under this name, which no mixer can have, stand biases that were made with the masks of a step.
+_BIASES = "position biases"
 
 
 class TxStack(TxPreTrainedModel):
@@ -79,6 +82,11 @@ class TxStack(TxPreTrainedModel):
             if self.positions[scheme].has_bias and MIXERS.get(group.mixer).is_attention
         )
         self.biased = list(dict.fromkeys(biased))
+        # Whether a layer counts the tokens between a query and a key.
+        self.counts = bool(self.biased) or any(
+            MIXERS.get(group.mixer).is_attention and (group.window is not None or MIXERS.get(group.mixer).pattern)
+            for group in self.groups
+        )
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -149,7 +157,16 @@ class TxStack(TxPreTrainedModel):
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
         past = cache.get_seq_length() if cache is not None else 0
         documents = self._documents(inputs_embeds, attention_mask, past, position_ids)
-        return self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal)
+        ranks = self._inner_ranks(attention_mask)
+        masks = self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal, ranks)
+        if ranks is not None:
+            masks[_BIASES] = self._biases(cache, inputs_embeds, ranks)
+        return masks
+
+    def _inner_ranks(self, attention_mask: Any) -> torch.Tensor | None:
+        """Return the ranks that distances are counted by, or None where no layer counts them, or by index."""
+        is_flat = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2
+        return inner_ranks(attention_mask) if self.counts and is_flat else None
 
     def _documents(
         self,
@@ -175,6 +192,7 @@ class TxStack(TxPreTrainedModel):
         cache: Cache | None,
         documents: Documents | None,
         is_causal: bool,
+        ranks: torch.Tensor | None = None,
     ) -> dict[str, Any]:
         """Build the mask of every group of layers.
 
@@ -185,13 +203,14 @@ class TxStack(TxPreTrainedModel):
             cache: earlier keys, or None.
             documents: the documents packed in the rows, or None.
             is_causal: whether the layers are causal in this call.
+            ranks: see `inner_ranks`.
 
         Returns:
             What the backend's mask function returned, by the key of the group.
 
         Raises:
-            ValueError: see `custom_mask`; a mask that is not two-dimensional for a mixer that is no attention; flash
-                with a static cache and no mask.
+            ValueError: see `custom_mask` and `create_mask`; a mask that is not two-dimensional for a mixer that is no
+                attention; flash with a static cache and no mask.
         """
         if isinstance(attention_mask, dict):
             return attention_mask
@@ -220,7 +239,7 @@ class TxStack(TxPreTrainedModel):
                 f"{backend} with a static cache needs a 2-D attention_mask, or it reads slots that are still empty."
             )
         return {
-            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, documents)
+            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, documents, ranks)
             for group in groups
         }
 
@@ -228,9 +247,12 @@ class TxStack(TxPreTrainedModel):
         """Return how many keys the layers of a group see, and the index of the first."""
         return (length, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
 
-    def _biases(self, cache: Cache | None, inputs_embeds: torch.Tensor) -> dict[tuple[str, str], torch.Tensor]:
+    def _biases(
+        self, cache: Cache | None, inputs_embeds: torch.Tensor, ranks: torch.Tensor | None
+    ) -> dict[tuple[str, str], torch.Tensor]:
         """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance
-        `(heads, length + keys - 1)` for backends that take them so.
+        `(heads, length + keys - 1)` for backends that take them so; where distances are counted by `ranks`, `(batch,
+        heads, length, keys)`.
 
         What a bias means is a fact of the stack and not of a call: whichever mask or `is_causal` a call has.
         """
@@ -238,6 +260,12 @@ class TxStack(TxPreTrainedModel):
         length, device = inputs_embeds.shape[1], inputs_embeds.device
         for name, group in self.biased:
             keys, first = self._keys(cache, group, length)
+            if ranks is not None:
+                key = (torch.arange(keys, device=device) + first).clamp(max=ranks.shape[1] - 1)
+                distance = ranks[:, None, key] - ranks[:, -length:, None]
+                bias = self.positions[name].bias(distance.flatten(0, 1), self.is_causal, inputs_embeds.dtype)
+                biases[name, group.key] = bias[0].unflatten(1, (-1, length)).transpose(0, 1)
+                continue
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
             if takes_distances(self.config._attn_implementation):
                 distance = torch.arange(1 - length, keys, device=device) + first - past
@@ -337,10 +365,11 @@ class TxStack(TxPreTrainedModel):
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
         documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
+        ranks = self._inner_ranks(attention_mask)
+        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal, ranks)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
-        biases = self._biases(own_cache, inputs_embeds)
+        biases = masks[_BIASES] if _BIASES in masks else self._biases(own_cache, inputs_embeds, ranks)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys

@@ -59,7 +59,7 @@ class PositionScheme(nn.Module):
         """Return what is added to the attention scores before the softmax, or None.
 
         Args:
-            distance: key index minus query index, counted in tokens of the row. *Shape:* `(queries, keys)`, int64.
+            distance: key index minus query index, counted in real tokens. *Shape:* `(queries, keys)`, int64.
             is_causal: whether the stack is causal, so that keys after the query are visible only in calls that ask
                 for it.
             dtype: dtype of the scores.
