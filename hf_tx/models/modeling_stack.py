@@ -12,6 +12,7 @@ from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights, takes_distances
 from .block import TxBlock
+from .cache_checks import check_cache, check_room, check_source, tokens_held
 from .configuration_base import TxStackConfig
 from .documents import Documents, find_documents, inner_ranks, positions_of
 from .feed_forward import drop
@@ -67,6 +68,10 @@ class TxStack(TxPreTrainedModel):
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
+        self.windows = [
+            group.window if MIXERS.get(group.mixer).pattern is None else None for group in self.layer_groups
+        ]
+        self.head_dims = [layer.head_dim for layer in layer_configs]
         self.layer_positions = [
             f"{name}_{idx}" if name == "relative" and config.relative_attention_per_layer else name
             for idx, name in enumerate(config.layer_positions)
@@ -156,6 +161,8 @@ class TxStack(TxPreTrainedModel):
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
         past = cache.get_seq_length() if cache is not None else 0
+        if cache is not None:
+            check_room(cache, self.windows, past, inputs_embeds.shape[1])
         documents = self._documents(inputs_embeds, attention_mask, past, position_ids)
         ranks = self._inner_ranks(attention_mask)
         masks = self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal, ranks)
@@ -344,11 +351,21 @@ class TxStack(TxPreTrainedModel):
         flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
         if flat_mask is not None and flat_mask.shape[0] != inputs_embeds.shape[0]:
             raise ValueError(f"attention_mask has {flat_mask.shape[0]} rows, the input {inputs_embeds.shape[0]}.")
-        if flat_mask is not None and isinstance(past, int) and flat_mask.shape[1] != past + inputs_embeds.shape[1]:
-            raise ValueError(
-                f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "
-                f"{inputs_embeds.shape[1]}: it must cover both."
-            )
+        length = inputs_embeds.shape[1]
+        held = tokens_held(past, length)
+        if own_cache is not None:
+            check_cache(own_cache, self.windows, self.head_dims, inputs_embeds.shape[0])
+            check_room(own_cache, self.windows, past, length)
+        if flat_mask is not None and held is not None:
+            covered = flat_mask.shape[1]
+            is_static = getattr(own_cache, "is_compileable", False)
+            if covered < held + length or (covered > held + length and not is_static):
+                raise ValueError(
+                    f"attention_mask covers {covered} tokens, but the cache holds {held} and the input {length}: it "
+                    "must cover both."
+                )
+            # One for all slots of a static cache says nothing of those that are still empty.
+            attention_mask = flat_mask = flat_mask[:, : held + length] if covered > held + length else flat_mask
         if position_ids is not None and position_ids.shape[-1] != inputs_embeds.shape[1]:
             raise ValueError(
                 f"position_ids has {position_ids.shape[-1]} positions, the input {inputs_embeds.shape[1]}."
@@ -376,6 +393,7 @@ class TxStack(TxPreTrainedModel):
         }
         source_start = None
         if self.crosses:
+            self._check_source(cache, encoder_hidden_states, encoder_attention_mask, inputs_embeds.shape[0])
             if self.starts_from_source:
                 source_start = _first_real_state(encoder_hidden_states, encoder_attention_mask)
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
@@ -400,6 +418,17 @@ class TxStack(TxPreTrainedModel):
             )
         hidden_states = self.norm(hidden_states)
         return hidden_states if self.output_proj is None else self.output_proj(hidden_states)
+
+    def _check_source(self, cache: Cache | None, source: torch.Tensor | None, mask: Any, rows: int) -> None:
+        if source is None:
+            return
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
+            raise ValueError(
+                f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are "
+                f"{source.shape[1]}: it must cover them."
+            )
+        if isinstance(cache, EncoderDecoderCache):
+            check_source(cache, source, rows, self.training)
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:
