@@ -70,6 +70,29 @@ def inner_ranks(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
     return real.long().cumsum(-1) - 1 if bool(is_inner.any()) else None
 
 
+def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | None:
+    """Return the numbers of the documents that a call describes, as `seq_idx` or, as the flash functions take them, by
+    where each begins in one row: `cu_seq_lens_q`. *Shape:* `(batch, length)`, int64, or None.
+
+    Args:
+        kwargs: keywords of the call.
+        inputs: tokens or embeddings. *Shape:* `(batch, length)` or `(batch, length, any)`.
+
+    Raises:
+        ValueError: borders of several rows, or of another length.
+    """
+    numbers, borders = kwargs.get("seq_idx"), kwargs.get("cu_seq_lens_q")
+    if numbers is not None or borders is None:
+        return numbers
+    rows, length = inputs.shape[:2]
+    if rows > 1 or (not is_tracing(borders) and int(borders[-1]) != length):
+        raise ValueError(
+            f"cu_seq_lens_q ends at {int(borders[-1])}, and the input has {rows} rows of {length} tokens: it says "
+            "where the documents of one row begin, and where the last one ends."
+        )
+    return torch.searchsorted(borders[1:].contiguous(), torch.arange(length, device=borders.device), right=True)[None]
+
+
 @dataclass(frozen=True)
 class Documents:
     """The documents packed in the rows of a batch.

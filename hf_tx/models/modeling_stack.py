@@ -14,8 +14,9 @@ from .backend_rules import check_training, gives_weights, takes_distances
 from .block import TxBlock
 from .cache_checks import check_cache, check_room, check_source, tokens_held
 from .configuration_base import TxStackConfig
-from .documents import Documents, find_documents, inner_ranks, positions_of
+from .documents import Documents, find_documents, inner_ranks, numbers_of, positions_of
 from .feed_forward import drop
+from .keywords import check_keywords
 from .masks import (
     check_packing,
     create_cross_mask,
@@ -81,6 +82,7 @@ class TxStack(TxPreTrainedModel):
         schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
         self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.has_table = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
+        self.changing_positions = [scheme for scheme in self.positions.values() if getattr(scheme, "changes", None)]
         biased = (
             (scheme, group)
             for scheme, group in zip(self.layer_positions, self.layer_groups, strict=True)
@@ -300,7 +302,9 @@ class TxStack(TxPreTrainedModel):
             *Shape:* `(batch, length, output_size)`.
 
         Raises:
-            ValueError: see `embed`, `check_training`, `custom_mask` and `check_packing`; a position past the table of
+            TypeError: see `check_keywords`.
+            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room`,
+                `check_source` and `numbers_of`; a position past the table of
                 learned positions; document numbers without positions when the cache is filled; attention weights where
                 the backend cannot change for one call.
         """
@@ -343,7 +347,10 @@ class TxStack(TxPreTrainedModel):
         encoder_attention_mask: Any = None,
         **kwargs: Any,
     ) -> torch.Tensor:
+        check_keywords(self, kwargs)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
+        if seq_idx is None and not self.config._attn_implementation.startswith("paged|"):
+            seq_idx = numbers_of(kwargs, inputs_embeds)
         own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
         past = own_cache.get_seq_length() if own_cache is not None else 0
         if isinstance(past, torch.Tensor):
@@ -373,7 +380,10 @@ class TxStack(TxPreTrainedModel):
         packed_positions = position_ids
         if position_ids is None:
             if seq_idx is not None and isinstance(past, int) and past > 0:
-                raise ValueError("seq_idx with a filled cache needs position_ids: the row may go on with a document.")
+                raise ValueError(
+                    "seq_idx or cu_seq_lens_q with a filled cache needs position_ids: the row may go on with a "
+                    "document."
+                )
             position_ids = positions_of(inputs_embeds, flat_mask, seq_idx, past)
             packed_positions = None if seq_idx is None else position_ids
         elif seq_idx is not None and not is_tracing(seq_idx):
@@ -387,6 +397,10 @@ class TxStack(TxPreTrainedModel):
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = masks[_BIASES] if _BIASES in masks else self._biases(own_cache, inputs_embeds, ranks)
+        if own_cache is not None:
+            for scheme in self.changing_positions:
+                room = own_cache.get_max_length() if getattr(own_cache, "is_compileable", False) else None
+                scheme.warn_of_changes(past, length, room)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys
@@ -485,4 +499,6 @@ def _widen_cross_cache(cache: Cache | None) -> None:
 def _check_documents(seq_idx: torch.Tensor, position_ids: torch.Tensor) -> None:
     begins = seq_idx[:, 1:] != seq_idx[:, :-1]
     if bool((position_ids.expand_as(seq_idx)[:, 1:][begins] != 0).any()):
-        raise ValueError("seq_idx and position_ids disagree: positions must begin at 0 where the document changes.")
+        raise ValueError(
+            "seq_idx or cu_seq_lens_q and position_ids disagree: positions must begin at 0 where the document changes."
+        )
