@@ -105,7 +105,7 @@ def test_an_encoder_decoder_refuses_another_direction():
     [
         ("decoder", "base", "atention_mask", "attention_mask"),
         ("decoder", "lm", "atention_mask", "attention_mask"),
-        ("decoder", "lm", "lables", "labels"),
+        ("decoder", "lm", "labelz", "labels"),
         ("decoder", "lm", "postion_ids", "position_ids"),
         ("encoder", "base", "token_type_id", "token_type_ids"),
         ("encoder", "lm", "attention_masks", "attention_mask"),
@@ -146,8 +146,8 @@ def test_a_backend_takes_what_it_names(monkeypatch):
         model = build("decoder", "acme_strong")
         model(tokens(1, 3), strength=3)
         assert seen == [3, 3]
-        with pytest.raises(TypeError, match=r"'strenght'.*attn_implementation='acme_strong' does not read"):
-            model(tokens(1, 3), strenght=3)
+        with pytest.raises(TypeError, match=r"'strengt'.*attn_implementation='acme_strong' does not read"):
+            model(tokens(1, 3), strengt=3)
         # Of one that is only in the library's tables, nothing is known.
         del DECLARED["acme_strong"]
         model(tokens(1, 3), other=3)
