@@ -84,7 +84,8 @@ def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor
     """
     if not getattr(cache, "is_compileable", False) or (held := tokens_held(past, length)) is None:
         return
-    for layer, window in zip(cache.layers, windows, strict=False):
+    layers: list[Any] = cache.layers
+    for layer, window in zip(layers, windows, strict=False):
         size = getattr(layer, "max_cache_len", None)
         if size is None or isinstance(layer, LinearAttentionCacheLayerMixin):
             continue
@@ -110,13 +111,14 @@ def check_source(cache: EncoderDecoderCache, source: torch.Tensor, rows: int, tr
         ValueError: it was filled from another source.
     """
     memory: Any = cache  # the cache is the only thing that lives as long as its keys
-    known = getattr(cache, "_hf_tx_source", None)
+    known: Any = getattr(cache, "_hf_tx_source", None)
     if not any(cache.is_updated.values()):
         memory._hf_tx_source = source
         return
     if known is source:
         return
-    for layer in cache.cross_attention_cache.layers:
+    layers: list[Any] = cache.cross_attention_cache.layers
+    for layer in layers:
         if layer.is_initialized and layer.keys is not None and layer.keys.shape[0] not in (1, rows):
             raise ValueError(
                 f"the cache holds the source of {layer.keys.shape[0]} rows and the input has {rows}: begin with a new "

@@ -82,7 +82,9 @@ class TxStack(TxPreTrainedModel):
         schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
         self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.has_table = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
-        self.changing_positions = [scheme for scheme in self.positions.values() if getattr(scheme, "changes", None)]
+        self.changing_positions: list[Any] = [
+            scheme for scheme in self.positions.values() if getattr(scheme, "changes", None)
+        ]
         biased = (
             (scheme, group)
             for scheme, group in zip(self.layer_positions, self.layer_groups, strict=True)
@@ -398,9 +400,9 @@ class TxStack(TxPreTrainedModel):
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = masks[_BIASES] if _BIASES in masks else self._biases(own_cache, inputs_embeds, ranks)
         if own_cache is not None:
-            for scheme in self.changing_positions:
+            for changing in self.changing_positions:
                 room = own_cache.get_max_length() if getattr(own_cache, "is_compileable", False) else None
-                scheme.warn_of_changes(past, length, room)
+                changing.warn_of_changes(past, length, room)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys
