@@ -221,7 +221,7 @@ class Attention(nn.Module):
 class SlidingAttention(Attention):
     """Attention within a window (Beltagy et al., 2020, https://huggingface.co/papers/2004.05150). With
     `sliding_window = w`, a causal query at position `i` sees the `w` keys `i - w + 1 ... i`; a bidirectional one sees
-    the keys `j` with `|i - j| <= w`. Distances count all tokens of the row, pads included."""
+    the keys `j` with `|i - j| <= w`. Distances count real tokens."""
 
     has_window = True
 

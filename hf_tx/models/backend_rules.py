@@ -6,6 +6,7 @@ alone decides is checked when a model is built and when its backend is switched;
 before its first layer. All backends compute padding, causal and bidirectional layers, windows and shared heads.
 """
 
+import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,7 @@ class Backend:
         by_distance: whether it takes `position_bias` by distance, `(heads, queries + keys - 1)` with that of distance
             `key - query` at `key - query + queries - 1`, so that nobody builds a bias for every pair.
         dense_masks: whether it takes a tensor for every pair as its mask, bool or added to the scores.
+        keywords: keywords of its own that a call may give it, or None: any.
     """
 
     computes: frozenset[str] = frozenset()
@@ -52,10 +54,11 @@ class Backend:
     needs_band: bool = False
     by_distance: bool = False
     dense_masks: bool = False
+    keywords: frozenset[str] | None = None
 
 
 def _backend(*computes: str, dense_masks: bool = False) -> Backend:
-    return Backend(frozenset(computes), dense_masks=dense_masks)
+    return Backend(frozenset(computes), dense_masks=dense_masks, keywords=frozenset())
 
 
 #: What is known of backends; one that is not here has none of the features.
@@ -87,7 +90,8 @@ def register_backend(
 
     Args:
         name: the name for `attn_implementation`.
-        attention: with the signature of the library's attention functions.
+        attention: with the signature of the library's attention functions; what else it names is a keyword that a
+            call of a model may give it.
         mask: with that of its mask functions.
         refuses: see [`Backend`].
         computes: see [`Backend`]. Default: none of the features; or, with `refuses`, all that it does not refuse,
@@ -105,7 +109,8 @@ def register_backend(
         raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, mask)
-    BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance, dense_masks)
+    keywords = frozenset(inspect.signature(attention).parameters)
+    BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance, dense_masks, keywords)
 
 
 def _known(backend: str) -> Backend:
@@ -188,6 +193,11 @@ def refusal(config: Any, backend: str) -> str | None:
         f"attn_implementation={backend!r} cannot compute layer {layer_idx} ({config.mixers[layer_idx]!r}): {lacks}; "
         f"use one of {', '.join(map(repr, able))}"
     )
+
+
+def own_keywords(backend: str) -> frozenset[str] | None:
+    """Return the keywords of its own that a call may give the backend, or None: any."""
+    return None if backend.startswith("paged|") else _known(backend).keywords
 
 
 def gives_weights(backend: str) -> bool:

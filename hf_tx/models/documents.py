@@ -40,6 +40,59 @@ def positions_of(
     return rank.clamp(min=0)
 
 
+def inner_ranks(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the rank of every token among the real ones of its row where that differs from its index by more than a
+    constant: where padding stands between real tokens, as when second turns of unequal length are batched. None where
+    no row has any, so that distances may be counted by index.
+
+    In a graph the values of a mask are not known: it counts by index, and refuses padding inside a row when it runs.
+
+    Args:
+        attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+
+    Returns:
+        *Shape:* `(batch, past + length)`, int64; a pad has the rank of the real token before it.
+    """
+    if attention_mask is None:
+        return None
+    tracing = is_tracing(attention_mask)
+    if not tracing and bool(attention_mask.all()):
+        return None
+    real = attention_mask.bool()
+    is_inner = (real[:, 1:] & ~real[:, :-1]).sum(-1) + real[:, 0] > 1
+    if tracing:
+        torch._assert_async(
+            ~is_inner.any(),
+            "attention_mask has padding between the tokens of a row, and this graph was made for padding before or "
+            "behind them. Call the model without compiling it, or pad at one side.",
+        )
+        return None
+    return real.long().cumsum(-1) - 1 if bool(is_inner.any()) else None
+
+
+def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | None:
+    """Return the numbers of the documents that a call describes, as `seq_idx` or, as the flash functions take them, by
+    where each begins in one row: `cu_seq_lens_q`. *Shape:* `(batch, length)`, int64, or None.
+
+    Args:
+        kwargs: keywords of the call.
+        inputs: tokens or embeddings. *Shape:* `(batch, length)` or `(batch, length, any)`.
+
+    Raises:
+        ValueError: borders of several rows, or of another length.
+    """
+    numbers, borders = kwargs.get("seq_idx"), kwargs.get("cu_seq_lens_q")
+    if numbers is not None or borders is None:
+        return numbers
+    rows, length = inputs.shape[:2]
+    if rows > 1 or (not is_tracing(borders) and int(borders[-1]) != length):
+        raise ValueError(
+            f"cu_seq_lens_q ends at {int(borders[-1])}, and the input has {rows} rows of {length} tokens: it says "
+            "where the documents of one row begin, and where the last one ends."
+        )
+    return torch.searchsorted(borders[1:].contiguous(), torch.arange(length, device=borders.device), right=True)[None]
+
+
 @dataclass(frozen=True)
 class Documents:
     """The documents packed in the rows of a batch.
@@ -129,7 +182,7 @@ def origins(
     inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, documents: Documents | None
 ) -> torch.Tensor | None:
     """Return the index of the key at which the document of every query begins, or None when that is 0 everywhere.
-    Padding inside a document counts as its tokens. *Shape:* `(batch, length)`, int64."""
+    *Shape:* `(batch, length)`, int64."""
     if documents is not None:
         if documents.ranks is None:
             return documents.start

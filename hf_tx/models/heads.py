@@ -9,6 +9,7 @@ from torch import nn
 from transformers.modeling_utils import slice_logits_to_keep
 from transformers.utils.import_utils import is_tracing, torch_compilable_check
 
+from .documents import numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
 
 
@@ -58,7 +59,7 @@ class LanguageModelHead:
         """
         num_items, shifted = kwargs.pop("num_items_in_batch", None), kwargs.pop("shift_labels", None)
         if labels is not None and self.shifts_labels and shifted is None:
-            first = _first_tokens(labels, attention_mask, position_ids, kwargs.get("seq_idx"))
+            first = _first_tokens(labels, attention_mask, position_ids, numbers_of(kwargs, labels))
             labels = labels.masked_fill(first, IGNORE)
             shifted = nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORE)
         of_positions: torch.Tensor | None = labels if shifted is None else shifted

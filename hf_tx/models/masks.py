@@ -6,6 +6,7 @@ Two-dimensional masks say which tokens are real (1) and which are padding (0). A
 True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes are refused.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from .backend_rules import BACKENDS, takes_dense_masks
 from .documents import Documents, origins, segments
-from .mixer import Band, mixer_options
+from .mixer import Band, Pattern, mixer_options
 from .mixers import MIXERS
 
 # Backends that add the four-dimensional mask of a caller to the scores.
@@ -103,6 +104,7 @@ def create_mask(
     attention_mask: torch.Tensor | None,
     cache: Cache | None,
     documents: Documents | None = None,
+    ranks: torch.Tensor | None = None,
 ) -> Any:
     """Build the mask of one group with the library's functions.
 
@@ -114,9 +116,13 @@ def create_mask(
         attention_mask: padding. *Shape:* `(batch, keys)`, or None.
         cache: earlier keys, or None.
         documents: the documents packed in the rows, or None.
+        ranks: see `inner_ranks`.
 
     Returns:
         Whatever the backend's mask function returns; [`Segments`] for mixers that are no attention.
+
+    Raises:
+        ValueError: see `_check_kept`.
     """
     mixer = MIXERS.get(group.mixer)
     if not mixer.is_attention:
@@ -124,16 +130,26 @@ def create_mask(
     rules = [] if documents is None else [documents.rule(is_causal)]
     config = _MaskConfig(backend, group.window, is_causal)
     windowed = group.window is not None and mixer.pattern is None
-    if mixer.pattern is not None:
+    if windowed:
+        config.band = _window(group.window, is_causal).band  # type: ignore[arg-type]
+    if mixer.pattern is not None or (windowed and ranks is not None):
         past = cache.get_query_offset(group.layer_idx) if cache is not None else 0
         if isinstance(past, torch.Tensor):
             past = past.clone()  # the counter of a static cache moves in place
         origin = origins(inputs_embeds, attention_mask, documents)
-        pattern = mixer.pattern(group.options, group.window, is_causal, origin, past)
+        # By ranks, a rule counts from the first token of a document.
+        of_rule = (origin, past) if ranks is None else (None, 0)
+        if windowed:
+            pattern = _window(group.window, is_causal)  # type: ignore[arg-type]
+        else:
+            pattern = mixer.pattern(group.options, group.window, is_causal, *of_rule)  # type: ignore[misc]
+        if ranks is not None:
+            if windowed:
+                _check_kept(group, ranks, inputs_embeds.shape[1], cache, documents)
+            rule = _by_rank(pattern.rule, ranks, past, documents)
+            pattern, windowed = Pattern(rule, _widened(pattern.band, ranks, origin)), False
         rules.append(pattern.rule)
         config.band = pattern.band
-    elif group.window is not None:
-        config.band = Band(group.window - 1, 0) if is_causal else Band(group.window, group.window)
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
     create: Any = _CREATE[is_causal, windowed]
@@ -145,6 +161,70 @@ def create_mask(
         and_mask_function=and_masks(*rules) if rules else None,
         **(dict(layer_idx=group.layer_idx) if is_causal else {}),
     )
+
+
+def _window(window: int, is_causal: bool) -> Pattern:
+    """Return the pattern of a window."""
+    left, right = (window - 1, 0) if is_causal else (window, window)
+    return Pattern(lambda b, h, q, kv: (q - kv <= left) & (kv - q <= right), Band(left, right))
+
+
+def _by_rank(
+    rule: Callable[..., Any], ranks: torch.Tensor, past: int | torch.Tensor, documents: Documents | None
+) -> Callable[..., Any]:
+    """Return a rule over ranks, counted from the first token of the query's document, as a rule over indices."""
+    last = ranks.shape[1] - 1  # what lies behind it are slots of a static cache that nothing has been written to
+
+    def rule_over_indices(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        query, key = ranks[b, q.clamp(max=last)], ranks[b, kv.clamp(max=last)]
+        if documents is not None:
+            start = documents.start[b, q - past]
+            query, key = query - start, key - start
+        return rule(b, h, query, key)
+
+    return rule_over_indices
+
+
+def _widened(band: Band | None, ranks: torch.Tensor, origin: torch.Tensor | None) -> Band | None:
+    """Return where the keys lie by index, given where they lie by rank: farther by the padding of the row."""
+    if band is None:
+        return None
+    pads = ranks.shape[1] - 1 - int(ranks[:, -1].min())
+    rectangles = band.far
+
+    def far(length: int) -> torch.Tensor:
+        return rectangles(length) + torch.tensor([0, pads, 0, pads])  # type: ignore[misc]
+
+    return Band(band.left + pads, band.right + pads, origin, None if rectangles is None else far)
+
+
+def _check_kept(
+    group: MaskGroup, ranks: torch.Tensor, length: int, cache: Cache | None, documents: Documents | None
+) -> None:
+    """Check that a cache which keeps the last keys by index has all that are within the window by rank.
+
+    Raises:
+        ValueError: it has not.
+    """
+    _, first = (0, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
+    if not isinstance(first, int) or first == 0:
+        return
+    assert group.window is not None
+    before = ranks[:, -length - 1]  # rank of the last real token before this call
+    is_real = ranks[:, -length:] > torch.cat((before[:, None], ranks[:, -length:-1]), dim=1)
+    oldest = before + 2 - group.window  # rank of the oldest key that the first of the queries sees
+    if documents is not None:
+        start = documents.start.masked_fill(~is_real, torch.iinfo(torch.long).max).amin(-1)
+        oldest = torch.maximum(oldest, start)
+    is_lost = (ranks[:, first - 1] >= oldest.clamp(min=0)) & is_real.any(-1)
+    if bool(is_lost.any()):
+        raise ValueError(
+            f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {group.window}): rows "
+            f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
+            f"{group.window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
+            "with cache=DynamicCache(), which keeps all tokens, or pad rows before their first or behind their last "
+            "token only."
+        )
 
 
 def create_cross_mask(

@@ -28,6 +28,7 @@ from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
 from .heads import LanguageModelHead, classifier_dropout, for_wrapper, last_real_position, question_answering
+from .keywords import check_keywords
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
@@ -238,8 +239,12 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         """
         _refuse_packing("position_ids", position_ids, attention_mask)
         _refuse_packing("decoder_position_ids", decoder_position_ids, decoder_attention_mask)
-        if "seq_idx" in kwargs:
-            raise ValueError("seq_idx: encoder-decoders take no packed documents; give every document a row.")
+        for name in ("seq_idx", "cu_seq_lens_q", "cu_seq_lens_k"):
+            if kwargs.get(name) is not None:
+                raise ValueError(f"{name}: encoder-decoders take no packed documents; give every document a row.")
+        if kwargs.pop("is_causal", None) is not None:
+            raise ValueError("is_causal: the encoder of an encoder-decoder is bidirectional and its decoder causal.")
+        check_keywords(self, kwargs)
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(
                 f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "

@@ -12,9 +12,11 @@ from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights, takes_distances
 from .block import TxBlock
+from .cache_checks import check_cache, check_room, check_source, tokens_held
 from .configuration_base import TxStackConfig
-from .documents import Documents, find_documents, positions_of
+from .documents import Documents, find_documents, inner_ranks, numbers_of, positions_of
 from .feed_forward import drop
+from .keywords import check_keywords
 from .masks import (
     check_packing,
     create_cross_mask,
@@ -29,6 +31,9 @@ from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
 
 logger = logging.get_logger(__name__)
+
+#: Under this name, which no mixer can have, stand biases that were made with the masks of a step.
+_BIASES = "position biases"
 
 
 class TxStack(TxPreTrainedModel):
@@ -64,6 +69,10 @@ class TxStack(TxPreTrainedModel):
         self.layer_groups = mask_groups(config)
         self.groups = list(dict.fromkeys(self.layer_groups))
         self.attends = any(MIXERS.get(group.mixer).is_attention for group in self.groups)
+        self.windows = [
+            group.window if MIXERS.get(group.mixer).pattern is None else None for group in self.layer_groups
+        ]
+        self.head_dims = [layer.head_dim for layer in layer_configs]
         self.layer_positions = [
             f"{name}_{idx}" if name == "relative" and config.relative_attention_per_layer else name
             for idx, name in enumerate(config.layer_positions)
@@ -73,12 +82,20 @@ class TxStack(TxPreTrainedModel):
         schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
         self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.has_table = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
+        self.changing_positions: list[Any] = [
+            scheme for scheme in self.positions.values() if getattr(scheme, "changes", None)
+        ]
         biased = (
             (scheme, group)
             for scheme, group in zip(self.layer_positions, self.layer_groups, strict=True)
             if self.positions[scheme].has_bias and MIXERS.get(group.mixer).is_attention
         )
         self.biased = list(dict.fromkeys(biased))
+        # Whether a layer counts the tokens between a query and a key.
+        self.counts = bool(self.biased) or any(
+            MIXERS.get(group.mixer).is_attention and (group.window is not None or MIXERS.get(group.mixer).pattern)
+            for group in self.groups
+        )
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -148,8 +165,19 @@ class TxStack(TxPreTrainedModel):
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see `layer_masks`."""
         past = cache.get_seq_length() if cache is not None else 0
+        if cache is not None:
+            check_room(cache, self.windows, past, inputs_embeds.shape[1])
         documents = self._documents(inputs_embeds, attention_mask, past, position_ids)
-        return self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal)
+        ranks = self._inner_ranks(attention_mask)
+        masks = self.layer_masks(inputs_embeds, attention_mask, cache, documents, self.is_causal, ranks)
+        if ranks is not None:
+            masks[_BIASES] = self._biases(cache, inputs_embeds, ranks)
+        return masks
+
+    def _inner_ranks(self, attention_mask: Any) -> torch.Tensor | None:
+        """Return the ranks that distances are counted by, or None where no layer counts them, or by index."""
+        is_flat = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2
+        return inner_ranks(attention_mask) if self.counts and is_flat else None
 
     def _documents(
         self,
@@ -175,6 +203,7 @@ class TxStack(TxPreTrainedModel):
         cache: Cache | None,
         documents: Documents | None,
         is_causal: bool,
+        ranks: torch.Tensor | None = None,
     ) -> dict[str, Any]:
         """Build the mask of every group of layers.
 
@@ -185,13 +214,14 @@ class TxStack(TxPreTrainedModel):
             cache: earlier keys, or None.
             documents: the documents packed in the rows, or None.
             is_causal: whether the layers are causal in this call.
+            ranks: see `inner_ranks`.
 
         Returns:
             What the backend's mask function returned, by the key of the group.
 
         Raises:
-            ValueError: see `custom_mask`; a mask that is not two-dimensional for a mixer that is no attention; flash
-                with a static cache and no mask.
+            ValueError: see `custom_mask` and `create_mask`; a mask that is not two-dimensional for a mixer that is no
+                attention; flash with a static cache and no mask.
         """
         if isinstance(attention_mask, dict):
             return attention_mask
@@ -220,7 +250,7 @@ class TxStack(TxPreTrainedModel):
                 f"{backend} with a static cache needs a 2-D attention_mask, or it reads slots that are still empty."
             )
         return {
-            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, documents)
+            group.key: create_mask(group, backend, is_causal, inputs_embeds, attention_mask, cache, documents, ranks)
             for group in groups
         }
 
@@ -228,9 +258,12 @@ class TxStack(TxPreTrainedModel):
         """Return how many keys the layers of a group see, and the index of the first."""
         return (length, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
 
-    def _biases(self, cache: Cache | None, inputs_embeds: torch.Tensor) -> dict[tuple[str, str], torch.Tensor]:
+    def _biases(
+        self, cache: Cache | None, inputs_embeds: torch.Tensor, ranks: torch.Tensor | None
+    ) -> dict[tuple[str, str], torch.Tensor]:
         """Return the biases of the positions by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance
-        `(heads, length + keys - 1)` for backends that take them so.
+        `(heads, length + keys - 1)` for backends that take them so; where distances are counted by `ranks`, `(batch,
+        heads, length, keys)`.
 
         What a bias means is a fact of the stack and not of a call: whichever mask or `is_causal` a call has.
         """
@@ -238,6 +271,12 @@ class TxStack(TxPreTrainedModel):
         length, device = inputs_embeds.shape[1], inputs_embeds.device
         for name, group in self.biased:
             keys, first = self._keys(cache, group, length)
+            if ranks is not None:
+                key = (torch.arange(keys, device=device) + first).clamp(max=ranks.shape[1] - 1)
+                distance = ranks[:, None, key] - ranks[:, -length:, None]
+                bias = self.positions[name].bias(distance.flatten(0, 1), self.is_causal, inputs_embeds.dtype)
+                biases[name, group.key] = bias[0].unflatten(1, (-1, length)).transpose(0, 1)
+                continue
             past = cache.get_seq_length(group.layer_idx) if cache is not None else 0
             if takes_distances(self.config._attn_implementation):
                 distance = torch.arange(1 - length, keys, device=device) + first - past
@@ -265,7 +304,9 @@ class TxStack(TxPreTrainedModel):
             *Shape:* `(batch, length, output_size)`.
 
         Raises:
-            ValueError: see `embed`, `check_training`, `custom_mask` and `check_packing`; a position past the table of
+            TypeError: see `check_keywords`.
+            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room`,
+                `check_source` and `numbers_of`; a position past the table of
                 learned positions; document numbers without positions when the cache is filled; attention weights where
                 the backend cannot change for one call.
         """
@@ -308,7 +349,10 @@ class TxStack(TxPreTrainedModel):
         encoder_attention_mask: Any = None,
         **kwargs: Any,
     ) -> torch.Tensor:
+        check_keywords(self, kwargs)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
+        if seq_idx is None and not self.config._attn_implementation.startswith("paged|"):
+            seq_idx = numbers_of(kwargs, inputs_embeds)
         own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
         past = own_cache.get_seq_length() if own_cache is not None else 0
         if isinstance(past, torch.Tensor):
@@ -316,11 +360,21 @@ class TxStack(TxPreTrainedModel):
         flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
         if flat_mask is not None and flat_mask.shape[0] != inputs_embeds.shape[0]:
             raise ValueError(f"attention_mask has {flat_mask.shape[0]} rows, the input {inputs_embeds.shape[0]}.")
-        if flat_mask is not None and isinstance(past, int) and flat_mask.shape[1] != past + inputs_embeds.shape[1]:
-            raise ValueError(
-                f"attention_mask covers {flat_mask.shape[1]} tokens, but the cache holds {past} and the input "
-                f"{inputs_embeds.shape[1]}: it must cover both."
-            )
+        length = inputs_embeds.shape[1]
+        held = tokens_held(past, length)
+        if own_cache is not None:
+            check_cache(own_cache, self.windows, self.head_dims, inputs_embeds.shape[0])
+            check_room(own_cache, self.windows, past, length)
+        if flat_mask is not None and held is not None:
+            covered = flat_mask.shape[1]
+            is_static = getattr(own_cache, "is_compileable", False)
+            if covered < held + length or (covered > held + length and not is_static):
+                raise ValueError(
+                    f"attention_mask covers {covered} tokens, but the cache holds {held} and the input {length}: it "
+                    "must cover both."
+                )
+            # One for all slots of a static cache says nothing of those that are still empty.
+            attention_mask = flat_mask = flat_mask[:, : held + length] if covered > held + length else flat_mask
         if position_ids is not None and position_ids.shape[-1] != inputs_embeds.shape[1]:
             raise ValueError(
                 f"position_ids has {position_ids.shape[-1]} positions, the input {inputs_embeds.shape[1]}."
@@ -328,7 +382,10 @@ class TxStack(TxPreTrainedModel):
         packed_positions = position_ids
         if position_ids is None:
             if seq_idx is not None and isinstance(past, int) and past > 0:
-                raise ValueError("seq_idx with a filled cache needs position_ids: the row may go on with a document.")
+                raise ValueError(
+                    "seq_idx or cu_seq_lens_q with a filled cache needs position_ids: the row may go on with a "
+                    "document."
+                )
             position_ids = positions_of(inputs_embeds, flat_mask, seq_idx, past)
             packed_positions = None if seq_idx is None else position_ids
         elif seq_idx is not None and not is_tracing(seq_idx):
@@ -337,16 +394,22 @@ class TxStack(TxPreTrainedModel):
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
         documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
+        ranks = self._inner_ranks(attention_mask)
+        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal, ranks)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
-        biases = self._biases(own_cache, inputs_embeds)
+        biases = masks[_BIASES] if _BIASES in masks else self._biases(own_cache, inputs_embeds, ranks)
+        if own_cache is not None:
+            for changing in self.changing_positions:
+                room = own_cache.get_max_length() if getattr(own_cache, "is_compileable", False) else None
+                changing.warn_of_changes(past, length, room)
         rotations = {
             (scheme, layer_type): self.positions[scheme].rotate(hidden_states, position_ids, layer_type)
             for scheme, layer_type in self.rotation_keys
         }
         source_start = None
         if self.crosses:
+            self._check_source(cache, encoder_hidden_states, encoder_attention_mask, inputs_embeds.shape[0])
             if self.starts_from_source:
                 source_start = _first_real_state(encoder_hidden_states, encoder_attention_mask)
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
@@ -371,6 +434,17 @@ class TxStack(TxPreTrainedModel):
             )
         hidden_states = self.norm(hidden_states)
         return hidden_states if self.output_proj is None else self.output_proj(hidden_states)
+
+    def _check_source(self, cache: Cache | None, source: torch.Tensor | None, mask: Any, rows: int) -> None:
+        if source is None:
+            return
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
+            raise ValueError(
+                f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are "
+                f"{source.shape[1]}: it must cover them."
+            )
+        if isinstance(cache, EncoderDecoderCache):
+            check_source(cache, source, rows, self.training)
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:
@@ -427,4 +501,6 @@ def _widen_cross_cache(cache: Cache | None) -> None:
 def _check_documents(seq_idx: torch.Tensor, position_ids: torch.Tensor) -> None:
     begins = seq_idx[:, 1:] != seq_idx[:, :-1]
     if bool((position_ids.expand_as(seq_idx)[:, 1:][begins] != 0).any()):
-        raise ValueError("seq_idx and position_ids disagree: positions must begin at 0 where the document changes.")
+        raise ValueError(
+            "seq_idx or cu_seq_lens_q and position_ids disagree: positions must begin at 0 where the document changes."
+        )

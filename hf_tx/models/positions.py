@@ -13,8 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
+from transformers.utils import logging
+from transformers.utils.import_utils import is_tracing
 
 from .registry import Registry
+
+logger = logging.get_logger(__name__)
 
 
 class PositionScheme(nn.Module):
@@ -59,7 +63,7 @@ class PositionScheme(nn.Module):
         """Return what is added to the attention scores before the softmax, or None.
 
         Args:
-            distance: key index minus query index, counted in tokens of the row. *Shape:* `(queries, keys)`, int64.
+            distance: key index minus query index, counted in real tokens. *Shape:* `(queries, keys)`, int64.
             is_causal: whether the stack is causal, so that keys after the query are visible only in calls that ask
                 for it.
             dtype: dtype of the scores.
@@ -208,6 +212,33 @@ class RopePositions(PositionScheme):
             {key or "all": RotaryEmbedding(view) for key, view in config.rope_views().items()}
         )
 
+        #: By the scaling kinds whose frequencies depend on the length of the text: the length at which they change.
+        self.changes: dict[str, int] = {
+            rotary.rope_type: rotary.changes_at for rotary in self.rotary_emb.values() if rotary.changes_at is not None
+        }
+
+    def warn_of_changes(self, past: int | torch.Tensor, length: int, room: int | None) -> None:
+        """Warn once where a cache holds keys that were rotated by other frequencies than a longer text has.
+
+        Args:
+            past: tokens in the cache.
+            length: of the input.
+            room: length of a static cache, of which only the device knows how much it holds: its first call warns of
+                all that fits into it.
+        """
+        if is_tracing() or not isinstance(past, int):
+            return
+        last = past + length if past else room or 0
+        for kind, limit in self.changes.items():
+            # The long frequencies of `longrope` are one set; those of `dynamic` change with every token.
+            if last > limit and (kind == "dynamic" or (past or length) <= limit):
+                logger.warning_once(
+                    f"rope_type = {kind!r} takes other frequencies for texts of more than {limit} tokens, and a cache "
+                    "keeps keys as they were rotated: past that length, decoding with a cache gives other numbers "
+                    "than a pass over the whole text. For the same numbers pass use_cache=False, or stay within "
+                    f"{limit} tokens; other scaling kinds do not depend on the length."
+                )
+
     def rotate(
         self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_type: str
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -233,6 +264,11 @@ class RotaryEmbedding(nn.Module):
         self.interleaved = config.rope_interleaved
         self.rope_type = config.rope_parameters["rope_type"]
         self.max_seq_len_cached = self.original_max_seq_len = config.max_position_embeddings
+        limits = {
+            "dynamic": config.max_position_embeddings,
+            "longrope": config.rope_parameters.get("original_max_position_embeddings"),
+        }
+        self.changes_at: int | None = limits.get(self.rope_type)
         inv_freq, self.attention_scaling = self._frequencies()
         self.register_buffer("inv_freq", inv_freq, persistent=False)
         self.register_buffer("original_inv_freq", inv_freq.clone(), persistent=False)

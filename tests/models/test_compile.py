@@ -256,6 +256,43 @@ def test_generate_compiles_its_steps(family, mixers, compilations, monkeypatch):
     assert 0 < backend.count <= compilations
 
 
+@pytest.mark.parametrize(
+    ("mixers", "position_type"),
+    [
+        ("sliding", "rope"),
+        ("full", "relative"),
+        pytest.param("full", "alibi", marks=SLOW),
+        pytest.param("chunked", "rope", marks=SLOW),
+    ],
+)
+def test_a_graph_refuses_padding_between_tokens(mixers, position_type):
+    """It was made for distances by index, and cannot know the mask."""
+    model = build("decoder", "sdpa", mixers=mixers, position_type=position_type)
+    function, backend = compiled(model)
+    batch, mask = tokens(2, 8), torch.tensor([[1] * 8, [0, 0, *[1] * 6]])
+    with torch.no_grad():
+        expected = model(batch, attention_mask=mask).last_hidden_state[mask.bool()]
+        assert_close(function(batch, attention_mask=mask).last_hidden_state[mask.bool()], expected)
+        with pytest.raises(RuntimeError, match="attention_mask has padding between the tokens of a row"):
+            function(batch, attention_mask=torch.tensor([[1] * 8, [0, 1, 0, *[1] * 5]]))
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize("position_type", ["alibi", pytest.param("relative", marks=SLOW)])
+def test_generate_compiles_its_steps_with_padding_between_tokens(position_type, monkeypatch):
+    model = build("decoder", "sdpa", "lm", mixers="full,chunked", position_type=position_type)
+    batch, mask = tokens(2, 8), torch.tensor([[1] * 8, [1, 1, 0, 0, 1, 1, 1, 1]])
+    arguments = dict(attention_mask=mask, max_new_tokens=7, do_sample=False, eos_token_id=None)
+    expected = model.generate(batch, use_cache=False, **arguments)
+    monkeypatch.setattr(type(model), "_valid_auto_compile_criteria", lambda *args, **kwargs: True)
+    backend = Backend()
+    config = CompileConfig(fullgraph=True, dynamic=None, backend=backend)
+    assert torch.equal(
+        model.generate(batch, cache_implementation="static", compile_config=config, **arguments), expected
+    )
+    assert backend.count == 1
+
+
 LAYOUT = (5, 3, 6)
 
 

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Every position scheme against the formula that it is named after, or against the library's own computation of it."""
 
+import logging
 import math
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from tiny_models import (
     tokens,
     uncompiled,
 )
-from transformers import LlamaConfig
+from transformers import DynamicCache, LlamaConfig, StaticCache
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as cohere_rotary
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -348,7 +349,8 @@ def test_rotations_keep_norms_and_depend_on_distances_only(kind, interleaved):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", [kind for kind in ROPES if kind not in ("dynamic", "longrope")])
 def test_a_cache_changes_nothing_beyond_the_limit(kind, backend):
-    """Not so for kinds whose frequencies depend on the length: keys in a cache keep the rotation that they got."""
+    """Not so for kinds whose frequencies depend on the length: keys in a cache keep the rotation that they got, and
+    that is warned of."""
     model = build("decoder", backend, max_position_embeddings=8, rope_parameters=rope(kind))
     row = tokens(1, 20)
     expected = states(model, row, use_cache=False)
@@ -356,6 +358,49 @@ def test_a_cache_changes_nothing_beyond_the_limit(kind, backend):
         cache = model(row[:, :6], use_cache=True).cache
         rest = model(row[:, 6:], cache=cache).last_hidden_state
     assert_close(rest, expected[:, 6:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "room", "warned"),
+    [
+        *[(kind, (30, 3, 1), None, True) for kind in ("dynamic", "longrope")],
+        *[(kind, (30, *(1,) * 4), None, True) for kind in ("dynamic", "longrope")],
+        *[(kind, (10, 20, 2), None, False) for kind in ("dynamic", "longrope")],
+        # All tokens of a long prompt have the long frequencies, which are one set for `longrope` only.
+        ("longrope", (34, 2), None, False),
+        ("dynamic", (34, 2), None, True),
+        *[(kind, (34,), None, False) for kind in ("dynamic", "longrope")],
+        # Of a static cache the device knows how full it is, and everybody how long.
+        *[(kind, (30, 3), 36, True) for kind in ("dynamic", "longrope")],
+        *[(kind, (30, 2), 32, False) for kind in ("dynamic", "longrope")],
+        ("longrope", (34, 2), 36, False),
+        ("yarn", (30, 3), None, False),
+    ],
+)
+def test_a_cache_across_a_change_of_frequencies_is_warned_of(kind, parts, room, warned, caplog):
+    parameters = rope(kind) | ({"original_max_position_embeddings": LIMIT} if kind == "longrope" else {})
+    model = build("decoder", "sdpa", max_position_embeddings=LIMIT, rope_parameters=parameters)
+    row = tokens(1, sum(parts))
+    logging.Logger.warning_once.cache_clear()
+    cache = DynamicCache(config=model.config) if room is None else StaticCache(model.config, max_cache_len=room)
+    outputs = [states(model, part, cache=cache, use_cache=True) for part in row.split(parts, dim=1)]
+    messages = [record.getMessage() for record in caplog.records if "other frequencies" in record.getMessage()]
+    assert len(messages) == int(warned)
+    assert all(f"{kind!r}" in message and f"{LIMIT} tokens" in message for message in messages)
+    assert all("use_cache=False" in message for message in messages)
+    if not warned and len(parts) > 1:
+        # The limit of `dynamic` decides by the length of the whole text, which the last of the parts ends.
+        assert_close(torch.cat(outputs, dim=1), states(model, row, use_cache=False))
+
+
+def test_generating_across_a_change_of_frequencies_warns_once(caplog):
+    model = build("decoder", "sdpa", "lm", max_position_embeddings=8, rope_parameters=rope("dynamic"))
+    for cache in ("dynamic", "static"):
+        caplog.clear()
+        logging.Logger.warning_once.cache_clear()
+        arguments = dict(max_new_tokens=8, do_sample=False, eos_token_id=None, cache_implementation=cache)
+        model.generate(tokens(1, 5), **arguments)
+        assert sum("other frequencies" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

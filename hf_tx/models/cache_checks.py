@@ -1,0 +1,136 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Whether a cache belongs to the inputs that come with it. A decoding step looks at shapes only."""
+
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, EncoderDecoderCache, LinearAttentionCacheLayerMixin
+from transformers.utils.import_utils import is_tracing
+
+#: States of a source that is encoded once more differ by rounding, and those of another one by their own size.
+_SAME_SOURCE = 1e-2
+
+
+def tokens_held(past: int | torch.Tensor, length: int) -> int | None:
+    """Return how many tokens a cache holds, or None where only the device knows and asking it would hold up a step.
+
+    Args:
+        past: the count; a tensor of a static cache.
+        length: of the input.
+    """
+    if isinstance(past, int):
+        return past
+    return int(past) if not is_tracing(past) and (past.device.type == "cpu" or length > 1) else None
+
+
+def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], rows: int) -> None:
+    """Check that a cache was made for this model and holds as many rows as the input has.
+
+    Args:
+        cache: that of the decoder's own layers.
+        windows: the window of every layer, or None.
+        head_dims: the size of the heads of every layer.
+        rows: of the input.
+
+    Raises:
+        ValueError: it was not.
+    """
+    layers: list[Any] = cache.layers
+    grows = getattr(cache, "layer_class_to_replicate", None) is not None
+    if len(layers) > len(windows) or (len(layers) < len(windows) and not grows):
+        raise ValueError(
+            f"the cache has {len(layers)} layers and the model {len(windows)}: it belongs to another model."
+        )
+    for idx, (layer, window, head_dim) in enumerate(zip(layers, windows, head_dims, strict=False)):
+        # Static layers keep their window under the name of their length, which may be the shorter of the two.
+        kept = getattr(layer, "sliding_window", None)
+        if getattr(layer, "is_sliding", False) and (window is None or (kept is not None and kept < window)):
+            raise ValueError(
+                f"layer {idx} sees {'all tokens' if window is None else f'the last {window} tokens'}, but its cache "
+                f"keeps a window{'' if kept is None else f' of {kept}'}: it belongs to another model. Build it as "
+                "DynamicCache(config=model.config)."
+            )
+        if not layer.is_initialized:
+            continue
+        if isinstance(layer, LinearAttentionCacheLayerMixin):
+            held = getattr(layer, "batch_size", rows)
+        elif layer.keys is None or layer.keys.ndim != 4:
+            continue
+        else:
+            held = layer.keys.shape[0]
+            if layer.keys.shape[3] != head_dim:
+                raise ValueError(
+                    f"layer {idx}: the cache has heads of {layer.keys.shape[3]} features and the model of {head_dim}: "
+                    "it belongs to another model."
+                )
+        if held != rows:
+            raise ValueError(
+                f"the cache holds {held} rows and the input has {rows}: begin with a new cache, or repeat or select "
+                "its rows (batch_repeat_interleave, batch_select_indices)."
+            )
+
+
+def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor, length: int) -> None:
+    """Check that the tokens of a call fit into a static cache, unless only the device knows what it holds.
+
+    Args:
+        cache: that of the decoder's own layers.
+        windows: the window of every layer, or None.
+        past: tokens in the cache.
+        length: tokens of the input.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if not getattr(cache, "is_compileable", False) or (held := tokens_held(past, length)) is None:
+        return
+    layers: list[Any] = cache.layers
+    for layer, window in zip(layers, windows, strict=False):
+        size = getattr(layer, "max_cache_len", None)
+        if size is None or isinstance(layer, LinearAttentionCacheLayerMixin):
+            continue
+        # A layer with a window drops what is behind it, and needs no more room than that.
+        if size < held + length and not (layer.is_sliding and window is not None and size >= window):
+            raise ValueError(
+                f"the static cache has room for {size} tokens; it holds {held}, and the input has {length}: build it "
+                f"with max_cache_len >= {held + length}."
+            )
+
+
+def check_source(cache: EncoderDecoderCache, source: torch.Tensor, rows: int, training: bool) -> None:
+    """Check that the keys of an encoder in a cache are those of the source that comes with it, and remember the source
+    of a new cache. The tensor that the cache was filled from is known by itself; others are compared by their values.
+
+    Args:
+        cache: of an encoder-decoder.
+        source: states of the encoder. *Shape:* `(batch, source_length, source_size)`.
+        rows: of the decoder's input.
+        training: dropout makes other states of the same source, so values say nothing.
+
+    Raises:
+        ValueError: it was filled from another source.
+    """
+    memory: Any = cache  # the cache is the only thing that lives as long as its keys
+    known: Any = getattr(cache, "_hf_tx_source", None)
+    if not any(cache.is_updated.values()):
+        memory._hf_tx_source = source
+        return
+    if known is source:
+        return
+    layers: list[Any] = cache.cross_attention_cache.layers
+    for layer in layers:
+        if layer.is_initialized and layer.keys is not None and layer.keys.shape[0] not in (1, rows):
+            raise ValueError(
+                f"the cache holds the source of {layer.keys.shape[0]} rows and the input has {rows}: begin with a new "
+                "cache."
+            )
+    same = known is None or known.shape == source.shape
+    if same and known is not None and not training and not is_tracing(source):
+        difference = (known.to(source) - source).abs().amax()
+        same = bool(difference <= _SAME_SOURCE * source.abs().amax())
+    if not same:
+        raise ValueError(
+            f"the cache was filled from another source (encoder_hidden_states of {tuple(known.shape)}, now "
+            f"{tuple(source.shape)}): what it holds of the decoder belongs to that one too. Begin with a new cache."
+        )
+    memory._hf_tx_source = source
