@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Decoders: causal stacks, and their heads."""
 
+from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from typing import Any
 
 import torch
@@ -21,6 +24,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
@@ -28,6 +32,7 @@ from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
+from .serving import past_length
 
 
 class TxDecoderPreTrainedModel(TxPreTrainedModel):
@@ -93,7 +98,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             ValueError: inputs that contradict each other, or that the attention backend cannot compute.
         """
         output_attentions = pop_flags(kwargs, self.config)
-        if is_causal is False and cache is not None and cache.get_seq_length() > 0:
+        if is_causal is False and past_length(cache) > 0:
             raise ValueError(
                 "is_causal = False with a filled cache: what it holds has not seen the new tokens; pass all tokens "
                 "in one call."
@@ -149,6 +154,15 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             **kwargs,
         )
         return for_wrapper(self, inputs, attention_mask)
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """Start what `generate_batch()` and servers give their requests to; see the library's method of this name.
+
+        Raises:
+            ValueError: it cannot compute a layer of this model.
+        """
+        check_continuous_batching(self.config, self.config._attn_implementation)
+        return super().init_continuous_batching(*args, **kwargs)
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxDecoderModel`]."""

@@ -10,7 +10,7 @@ from transformers.utils import logging
 from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.import_utils import is_tracing
 
-from .backend_rules import check_training, gives_weights, takes_distances
+from .backend_rules import check_training, gives_weights, is_served, takes_distances
 from .block import TxBlock
 from .configuration_base import TxStackConfig
 from .documents import Documents, find_documents, positions_of
@@ -27,6 +27,7 @@ from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
 from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
+from .serving import masks_of_engine, past_length
 
 logger = logging.get_logger(__name__)
 
@@ -279,7 +280,8 @@ class TxStack(TxPreTrainedModel):
             return self._run(**inputs)
         # Recomputing in the backward pass, and masks made for another backend, outlive this call.
         checkpointed = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
-        if checkpointed or isinstance(inputs["attention_mask"], dict):
+        served = is_served(self.config, backend, inputs["cache"])
+        if checkpointed or served or isinstance(inputs["attention_mask"], dict):
             raise ValueError(
                 f"attn_implementation={backend!r} gives no attention weights (output_attentions=True); call "
                 "model.set_attn_implementation('eager') first."
@@ -310,7 +312,8 @@ class TxStack(TxPreTrainedModel):
     ) -> torch.Tensor:
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        past = own_cache.get_seq_length() if own_cache is not None else 0
+        served = is_served(self.config, self.config._attn_implementation, own_cache)
+        past = past_length(own_cache)
         if isinstance(past, torch.Tensor):
             past = past.clone()  # the counter of a static cache moves in place
         flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
@@ -336,8 +339,12 @@ class TxStack(TxPreTrainedModel):
         self._check_positions(position_ids)
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
-        documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
+        documents = None
+        if served:
+            masks = masks_of_engine(self.groups, attention_mask)
+        else:
+            documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
+            masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = self._biases(own_cache, inputs_embeds)
