@@ -18,7 +18,7 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple, logging
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
@@ -33,6 +33,8 @@ from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
 from .serving import past_length
+
+logger = logging.get_logger(__name__)
 
 
 class TxDecoderPreTrainedModel(TxPreTrainedModel):
@@ -163,6 +165,21 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         """
         check_continuous_batching(self.config, self.config._attn_implementation)
         return super().init_continuous_batching(*args, **kwargs)
+
+    def generate_batch(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Answer many requests at once; see the library's method of this name, which leaves failed ones empty.
+
+        Raises:
+            ValueError: continuous batching cannot compute a layer of this model.
+            RuntimeError: no request was answered. When some were, the others are told in the log.
+        """
+        answers = super().generate_batch(*args, **kwargs)
+        errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
+        if errors and len(errors) == len(answers):
+            raise RuntimeError(f"no request was answered: {next(iter(errors.values()))}")
+        for name, error in errors.items():
+            logger.warning(f"request {name} failed: {error}")
+        return answers
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxDecoderModel`]."""
