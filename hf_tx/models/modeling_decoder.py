@@ -166,17 +166,22 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         check_continuous_batching(self.config, self.config._attn_implementation)
         return super().init_continuous_batching(*args, **kwargs)
 
-    def generate_batch(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def generate_batch(self, inputs: list[list[int]], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Answer many requests at once; see the library's method of this name, which leaves failed ones empty.
+
+        Args:
+            inputs: the tokens of every request.
+            *args: as in the library.
+            **kwargs: as in the library.
 
         Raises:
             ValueError: continuous batching cannot compute a layer of this model.
             RuntimeError: no request was answered. When some were, the others are told in the log.
         """
-        answers = super().generate_batch(*args, **kwargs)
+        answers = super().generate_batch(inputs, *args, **kwargs)
         errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
-        if errors and len(errors) == len(answers):
-            raise RuntimeError(f"no request was answered: {next(iter(errors.values()))}")
+        if inputs and len(errors) == len(answers):
+            raise RuntimeError(f"no request was answered: {next(iter(errors.values()), 'the log says why')}")
         for name, error in errors.items():
             logger.warning(f"request {name} failed: {error}")
         return answers
