@@ -145,12 +145,14 @@ def _check_features(name: str, computes: Collection[str]) -> None:
 def _known(backend: str) -> Backend:
     """Return what is known of a backend. Kernels from the Hub are flash of the version in their name. A backend under
     continuous batching has those features that do not come with the mask."""
-    if backend.startswith("paged|") and backend not in BACKENDS:
+    if backend in BACKENDS:
+        return BACKENDS[backend]
+    if backend.startswith("paged|"):
         return Backend(_known(backend.removeprefix("paged|")).computes & {SOFTCAP, SINKS}, serves=True)
-    if backend not in BACKENDS and is_flash_attention_requested(requested_attention_implementation=backend):
+    if is_flash_attention_requested(requested_attention_implementation=backend):
         version = next((number for number in "34" if backend.endswith(f"attn{number}")), "2")
-        backend = f"flash_attention_{version}"
-    return BACKENDS.get(backend, Backend())
+        return BACKENDS[f"flash_attention_{version}"]
+    return Backend()
 
 
 def layer_features(config: Any, layer_idx: int) -> tuple[str, ...]:

@@ -3,12 +3,15 @@
 what an engine cannot compute is refused before it takes a request."""
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
+import flash_emulation
 import pytest
 import torch
 from tiny_models import MIXER_OPTIONS, build, config_of, tokens
 from transformers import ContinuousBatchingConfig, GenerationConfig
+from transformers.generation import GenerationMixin
 
 import hf_tx
 from hf_tx.models.backend_rules import BACKENDS, refusal, register_engine
@@ -76,6 +79,15 @@ def test_batches_are_what_generate_writes(name: str, backend: str) -> None:
     assert model.config._attn_implementation == backend
 
 
+@pytest.mark.parametrize("settings", [{}, dict(mixers="sliding,full"), dict(attn_logit_softcapping=2.0)])
+def test_batches_by_flash_are_what_generate_writes(settings: dict[str, Any], monkeypatch: Any) -> None:
+    model = build("decoder", "eager", "lm", **settings)
+    written = alone(model)
+    flash_emulation.install(monkeypatch)
+    model.set_attn_implementation("flash_attention_2")
+    assert together(model) == written
+
+
 def test_sinks_are_computed_where_the_backend_has_them() -> None:
     model = build("decoder", "eager", "lm", attention_sinks=True)
     assert together(model) == alone(model)
@@ -124,10 +136,6 @@ def test_a_batch_in_which_nothing_succeeds_says_why() -> None:
 
 
 def test_one_failure_is_told_beside_the_answers(monkeypatch: Any, caplog: Any) -> None:
-    from types import SimpleNamespace
-
-    from transformers.generation import GenerationMixin
-
     answers = {"req_0": SimpleNamespace(error=None), "req_1": SimpleNamespace(error="no pages")}
     monkeypatch.setattr(GenerationMixin, "generate_batch", lambda *args, **kwargs: answers)
     logging.getLogger("transformers").propagate, before = True, logging.getLogger("transformers").propagate
