@@ -243,7 +243,7 @@ def is_served(config: Any, backend: str, cache: Any) -> bool:
         cache: that of the call, or None.
 
     Raises:
-        ValueError: continuous batching cannot compute a layer; or the call is of nobody, and the backend of an engine.
+        ValueError: continuous batching cannot compute a layer, or the backend is for that only and the call is not.
     """
     if is_paged(cache):
         check_continuous_batching(config, backend)

@@ -341,7 +341,7 @@ class TxStack(TxPreTrainedModel):
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
         documents = None
         if served:
-            masks = masks_of_engine(self.groups, attention_mask)
+            masks = masks_of_engine(self.groups, attention_mask, own_cache)
         else:
             documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
             masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal)

@@ -61,14 +61,23 @@ def unserved(config: Any, layer_idx: int) -> str | None:
     return None
 
 
-def masks_of_engine(groups: list[Any], attention_mask: Any) -> dict[str, Any]:
+def masks_of_engine(groups: list[Any], attention_mask: Any, cache: Cache | None) -> dict[str, Any]:
     """Return the masks of an engine by the key of the group.
 
     Args:
         groups: the layers by their masks.
         attention_mask: the engine's: by the library's names of the types of layers, one for all layers, or None when
             its attention functions mask. *Shape:* `(1, 1, tokens, keys)`, floating point, added to the scores.
+        cache: that of continuous batching; other engines give none.
+
+    Raises:
+        ValueError: a mask or a cache that is not the engine's.
     """
+    if not is_paged(cache) and (attention_mask is not None or cache is not None):
+        raise ValueError(
+            "the attention function of a serving engine masks requests and keeps their keys itself: leave out "
+            "attention_mask and cache, and give use_cache=False."
+        )
     if not isinstance(attention_mask, dict):
         return {group.key: attention_mask for group in groups}
     return {group.key: attention_mask[MIXERS.get(group.mixer).layer_type] for group in groups}

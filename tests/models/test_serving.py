@@ -153,6 +153,14 @@ def test_the_backend_of_batches_is_for_nothing_else() -> None:
         model(tokens(4)[None])
 
 
+@pytest.mark.parametrize("given", [dict(attention_mask=torch.ones(1, 4)), dict(use_cache=True)])
+def test_what_an_engine_would_ignore_is_refused(given: dict[str, Any]) -> None:
+    model = build("decoder", "sdpa", "lm")
+    model.config._attn_implementation_internal = "vllm"
+    with pytest.raises(ValueError, match="masks requests and keeps their keys itself: leave out attention_mask"):
+        model(tokens(4)[None], **{"use_cache": False, **given})
+
+
 def test_attention_weights_are_refused() -> None:
     model = build("decoder", "sdpa", "lm")
     model.config._attn_implementation_internal = "vllm"
