@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
 
+from .models.requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from .analysis import parameter_count
 from .conversion import (
     extend_context,

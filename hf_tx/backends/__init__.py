@@ -3,11 +3,13 @@
 
 `import hf_tx` registers them, with the mask functions that belong to them, in the library's own tables, so that their
 names serve `from_pretrained(..., attn_implementation="banded")` and `set_attn_implementation("tiled")`.
+`register_engine` declares that another name is that of a serving engine, which masks its requests itself.
 """
 
+from ..models.backend_rules import register_engine
 from .banded import banded_attention
 from .mask_rule import MaskRule, mask_rule
 from .registration import register
 from .tiled import tiled_attention
 
-__all__ = ["MaskRule", "banded_attention", "mask_rule", "register", "tiled_attention"]
+__all__ = ["MaskRule", "banded_attention", "mask_rule", "register", "register_engine", "tiled_attention"]

@@ -3,7 +3,24 @@
 
 import argparse
 import importlib.util
+from collections.abc import Callable
 from typing import Any
+
+
+def _tell_refusals() -> None:
+    """Let the server answer what a model refuses with the reason and status 400, not with a bare 500."""
+    from fastapi.responses import JSONResponse
+    from transformers.cli.serving import server
+
+    def refused(request: Any, error: Exception) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, status_code=400)
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        app = build_server(*args, **kwargs)
+        app.add_exception_handler(ValueError, refused)
+        return app
+
+    build_server, server.build_server = server.build_server, build
 
 
 class Launcher:
@@ -13,13 +30,16 @@ class Launcher:
         name: of the command, and of its module in `transformers.cli`; the class in it is the name in title case.
         help: what it does.
         libraries: what it cannot do without.
+        prepare: called before it starts.
     """
 
     #: No argument begins with this prefix, so that argparse leaves all of them to the command.
     PARSER: dict[str, Any] = {"add_help": False, "prefix_chars": "\0"}
 
-    def __init__(self, name: str, help: str, libraries: tuple[str, ...]) -> None:
-        self.name, self.libraries = name, libraries
+    def __init__(
+        self, name: str, help: str, libraries: tuple[str, ...], prepare: Callable[[], None] | None = None
+    ) -> None:
+        self.name, self.libraries, self.prepare = name, libraries, prepare
         self.HELP = f"{help} Arguments are those of `transformers {name}`."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -37,6 +57,8 @@ class Launcher:
         for name in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
             if name.startswith("Tx"):
                 setattr(transformers, name, getattr(hf_tx, name))
+        if self.prepare is not None:
+            self.prepare()
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command()(getattr(importlib.import_module(f"transformers.cli.{self.name}"), self.name.title()))
         # Outside typer's own mode its errors would not be printed as it does, with the usage.
@@ -45,6 +67,9 @@ class Launcher:
 
 
 serve = Launcher(
-    "serve", "Serve a model by an HTTP interface like that of OpenAI.", ("fastapi", "uvicorn", "openai", "pydantic")
+    "serve",
+    "Serve a model by an HTTP interface like that of OpenAI.",
+    ("fastapi", "uvicorn", "openai", "pydantic"),
+    prepare=_tell_refusals,
 )
 chat = Launcher("chat", "Chat with a served model in the terminal.", ("rich",))

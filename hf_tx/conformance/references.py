@@ -88,7 +88,7 @@ def _softmax_attention(
             scores = scores + position_bias[:, head]
         weights = torch.exp(scores.masked_fill(~seen, float("-inf")) - scores.detach().amax(-1, keepdim=True))
         total = weights.sum(-1, keepdim=True)
-        if module.sinks is not None:
+        if module.has_sinks:
             total = total + torch.exp(module.sinks[head] - scores.detach().amax(-1, keepdim=True))
         heads.append(weights / total @ value[:, :, head // groups])
     return _linear(torch.cat(heads, dim=-1), module.o_proj)

@@ -34,8 +34,8 @@ GRANITE = Family(
         computed(
             "logits_scaling",
             "logit_scale",
-            lambda config: _unless(1 / config.logits_scaling, 1),
-            lambda settings: 1 / (settings["logit_scale"] or 1.0),
+            lambda config: 1 / config.logits_scaling,
+            lambda settings: 1 / settings["logit_scale"],
         ),
     ),
     weights=weights(LAYER),

@@ -47,8 +47,8 @@ FIELDS = (
 SCALE = computed(
     "scale_decoder_outputs",
     "decoder.logit_scale",
-    lambda config: config.d_model**-0.5 if config.scale_decoder_outputs else None,
-    lambda settings: settings["decoder.logit_scale"] is not None,
+    lambda config: config.d_model**-0.5 if config.scale_decoder_outputs else 1.0,
+    lambda settings: settings["decoder.logit_scale"] != 1.0,
 )
 
 

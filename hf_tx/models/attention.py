@@ -123,11 +123,13 @@ class Attention(nn.Module):
         self.q_norm = build_qk_norm(config, config.num_attention_heads)
         self.k_norm = build_qk_norm(config, config.num_key_value_heads)
         self.norms_heads_together = config.qk_norm_scope == "all"
-        self.sinks = nn.Parameter(torch.empty(config.num_attention_heads)) if config.attention_sinks else None
+        self.has_sinks = config.attention_sinks
+        if self.has_sinks:  # attention functions of the library take a layer that has the attribute for one with sinks
+            self.sinks = nn.Parameter(torch.empty(config.num_attention_heads))
 
     def init_parameters(self) -> None:
         """Draw the sinks as the library draws those of GPT-OSS."""
-        if self.sinks is not None:
+        if self.has_sinks:
             init.normal_(self.sinks, mean=0.0, std=self.config.initializer_range)
 
     def _source_size(self, config: Any) -> int:
@@ -149,13 +151,14 @@ class Attention(nn.Module):
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
         cache: Cache | None,
         source_states: torch.Tensor | None,
+        kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         key = self._heads(self.k_proj(hidden_states), self.k_norm)
         value = self._heads(self.v_proj(hidden_states))
         if position_embeddings is not None:
             key = apply_rotary(key, *position_embeddings, interleaved=self.rope_interleaved)
         if cache is not None:
-            key, value = cache.update(key, value, self.layer_idx)
+            key, value = cache.update(key, value, self.layer_idx, kwargs=kwargs)  # pages are read from it
         return key, value
 
     def forward(
@@ -188,7 +191,7 @@ class Attention(nn.Module):
         query = self._heads(self.q_proj(hidden_states), self.q_norm)
         if position_embeddings is not None:
             query = apply_rotary(query, *position_embeddings, interleaved=self.rope_interleaved)
-        key, value = self._keys_and_values(hidden_states, position_embeddings, cache, source_states)
+        key, value = self._keys_and_values(hidden_states, position_embeddings, cache, source_states, kwargs)
 
         # Keywords that a backend need not know are passed only where the layer has the feature.
         if self.softcap is not None:
@@ -199,7 +202,7 @@ class Attention(nn.Module):
             kwargs["sliding_window"] = self.sliding_window if is_causal else self.sliding_window + 1
         if position_bias is not None:
             kwargs["position_bias"] = position_bias
-        if self.sinks is not None:
+        if self.has_sinks:
             kwargs["s_aux"] = self.sinks
         attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
@@ -231,8 +234,9 @@ class SlidingAttention(Attention):
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
         cache: Cache | None,
         source_states: torch.Tensor | None,
+        kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        key, value = super()._keys_and_values(hidden_states, position_embeddings, cache, source_states)
+        key, value = super()._keys_and_values(hidden_states, position_embeddings, cache, source_states, kwargs)
         if self.sliding_window == 1 and cache is not None:
             # The library's cache keeps the last `window - 1` keys as `keys[-window + 1 :]`, which is all of them here.
             length = hidden_states.shape[1]
@@ -256,9 +260,10 @@ class CrossAttention(Attention):
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None,
         cache: Cache | None,
         source_states: torch.Tensor | None,
+        kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         def project(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return super(CrossAttention, self)._keys_and_values(states, None, None, None)
+            return super(CrossAttention, self)._keys_and_values(states, None, None, None, {})
 
         return crossed_states(cache, self.layer_idx, source_states, project)
 

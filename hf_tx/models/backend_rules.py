@@ -4,6 +4,8 @@
 A backend computes what the config asks for, or it is refused with the layer, the feature and who can. What the config
 alone decides is checked when a model is built and when its backend is switched; what depends on a call is checked
 before its first layer. All backends compute padding, causal and bidirectional layers, windows and shared heads.
+
+The backend of a serving engine is another kind; see `serving`.
 """
 
 import inspect
@@ -19,6 +21,7 @@ from transformers.utils.generic import is_flash_attention_requested
 from .mixer import mixer_options
 from .mixers import MIXERS
 from .positions import POSITIONS
+from .serving import is_paged, unserved
 
 #: Tried in this order when no backend is named.
 DEFAULTS = ("sdpa", "eager")
@@ -47,6 +50,8 @@ class Backend:
             `key - query` at `key - query + queries - 1`, so that nobody builds a bias for every pair.
         dense_masks: whether it takes a tensor for every pair as its mask, bool or added to the scores.
         keywords: keywords of its own that a call may give it, or None: any.
+        serves: whether it is that of a serving engine, which masks the requests in a row and keeps their keys itself.
+            No mask is made for it, and it has no state for layers that are no attention.
     """
 
     computes: frozenset[str] = frozenset()
@@ -55,10 +60,17 @@ class Backend:
     by_distance: bool = False
     dense_masks: bool = False
     keywords: frozenset[str] | None = None
+    serves: bool = False
 
 
 def _backend(*computes: str, dense_masks: bool = False) -> Backend:
     return Backend(frozenset(computes), dense_masks=dense_masks, keywords=frozenset())
+
+
+def _refused_by_vllm(layer: Any, features: frozenset[str]) -> str | None:
+    if layer.final_logit_softcapping is not None and layer.logit_scale != 1.0:
+        return "it applies final_logit_softcapping before logit_scale, and not after it"
+    return None
 
 
 #: What is known of backends; one that is not here has none of the features.
@@ -69,6 +81,9 @@ BACKENDS: dict[str, Backend] = {
     "flash_attention_2": _backend(SOFTCAP),
     "flash_attention_3": _backend(SOFTCAP, SINKS),
     "flash_attention_4": _backend(SOFTCAP, SINKS),
+    # Serving engines. `paged|` is continuous batching, which the others above compute as well: see `_known`.
+    "paged|eager": Backend(frozenset({SINKS}), serves=True),
+    "vllm": Backend(frozenset({SOFTCAP}), refuses=_refused_by_vllm, serves=True),
 }
 #: Those that others bring. What is registered later is registered by us or by a plug-in.
 LIBRARY_BACKENDS = frozenset(BACKENDS)
@@ -86,7 +101,8 @@ def register_backend(
     dense_masks: bool = False,
 ) -> None:
     """Register a backend in the library's own tables, so that it serves any model of the library, and say what it
-    computes. The library hands a backend without a mask function no mask at all, so both come together.
+    computes. The library hands a backend without a mask function no mask at all, so both come together; only a serving
+    engine has none, see [`register_engine`].
 
     Args:
         name: the name for `attn_implementation`.
@@ -105,21 +121,45 @@ def register_backend(
     """
     if computes is None:
         computes = () if refuses is None else FEATURES[:-1]
-    if unknown := set(computes) - set(FEATURES):
-        raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+    _check_features(name, computes)
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, mask)
     keywords = frozenset(inspect.signature(attention).parameters)
     BACKENDS[name] = Backend(frozenset(computes), refuses, needs_band, by_distance, dense_masks, keywords)
 
 
+def register_engine(name: str, computes: Collection[str] = ()) -> None:
+    """Declare that a name of the library's table of attention functions is that of a serving engine: it lays requests
+    end to end in one row, masks them and keeps their keys itself. No mask is made for it, and models that it cannot
+    serve refuse it.
+
+    Args:
+        name: the name that the engine sets as `attn_implementation`.
+        computes: see [`Backend`].
+
+    Raises:
+        ValueError: `computes` names what is no feature.
+    """
+    _check_features(name, computes)
+    BACKENDS[name] = Backend(frozenset(computes), serves=True)
+
+
+def _check_features(name: str, computes: Collection[str]) -> None:
+    if unknown := set(computes) - set(FEATURES):
+        raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+
+
 def _known(backend: str) -> Backend:
-    """Return what is known of a backend. Kernels from the Hub are flash of the version in their name."""
-    backend = backend.removeprefix("paged|")
-    if backend not in BACKENDS and is_flash_attention_requested(requested_attention_implementation=backend):
+    """Return what is known of a backend. Kernels from the Hub are flash of the version in their name. A backend under
+    continuous batching has those features that do not come with the mask."""
+    if backend in BACKENDS:
+        return BACKENDS[backend]
+    if backend.startswith("paged|"):
+        return Backend(_known(backend.removeprefix("paged|")).computes & {SOFTCAP, SINKS}, serves=True)
+    if is_flash_attention_requested(requested_attention_implementation=backend):
         version = next((number for number in "34" if backend.endswith(f"attn{number}")), "2")
-        backend = f"flash_attention_{version}"
-    return BACKENDS.get(backend, Backend())
+        return BACKENDS[f"flash_attention_{version}"]
+    return Backend()
 
 
 def layer_features(config: Any, layer_idx: int) -> tuple[str, ...]:
@@ -151,6 +191,8 @@ def _lacks(backend: Backend, config: Any, layer_idx: int) -> str | None:
     for feature in features:
         if feature not in backend.computes:
             return f"it has no {feature}"
+    if backend.serves and (reason := unserved(config, layer_idx)):
+        return reason
     has_scores = MIXERS.get(config.mixers[layer_idx]).is_attention or config.crosses_by_scores
     if backend.refuses is not None and has_scores:
         return backend.refuses(config.layer_config(layer_idx), frozenset(features))
@@ -169,17 +211,17 @@ def refusal(config: Any, backend: str) -> str | None:
             return reason
     if config.sub_configs:
         return None
-    # Serving with pages builds its masks itself.
-    if not backend.startswith("paged|") and backend not in ALL_MASK_ATTENTION_FUNCTIONS:
+    known = _known(backend)
+    if not known.serves and backend not in ALL_MASK_ATTENTION_FUNCTIONS:
         return (
             f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the "
             f"same name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
         )
     attentions = [idx for idx in config.distinct_layers if MIXERS.get(config.mixers[idx]).is_attention]
-    known, lacks, layer_idx = _known(backend), None, 0
+    lacks, layer_idx = None, 0
     if known.needs_band and attentions and not any(has_band(config, idx) for idx in attentions):
         lacks, layer_idx = "it computes bands, and no layer has one", attentions[0]
-    for idx in config.distinct_layers if config.crosses_by_scores else attentions:
+    for idx in config.distinct_layers if config.crosses_by_scores or known.serves else attentions:
         if lacks is None:
             lacks, layer_idx = _lacks(known, config, idx), idx
     if lacks is None:
@@ -187,17 +229,55 @@ def refusal(config: Any, backend: str) -> str | None:
     able = [
         name
         for name, other in BACKENDS.items()
-        if not _lacks(other, config, layer_idx) and (has_band(config, layer_idx) or not other.needs_band)
+        if not other.serves
+        and not _lacks(other, config, layer_idx)
+        and (has_band(config, layer_idx) or not other.needs_band)
     ]
+    paged, name = backend.startswith("paged|"), backend.removeprefix("paged|")
+    who = f"continuous batching with {name!r}" if paged else f"attn_implementation={name!r}"
     return (
-        f"attn_implementation={backend!r} cannot compute layer {layer_idx} ({config.mixers[layer_idx]!r}): {lacks}; "
-        f"use one of {', '.join(map(repr, able))}"
+        f"{who} cannot compute layer {layer_idx} ({config.mixers[layer_idx]!r}): {lacks}; "
+        f"use {'generate() with ' if known.serves else ''}one of {', '.join(map(repr, able))}"
     )
 
 
 def own_keywords(backend: str) -> frozenset[str] | None:
     """Return the keywords of its own that a call may give the backend, or None: any."""
-    return None if backend.startswith("paged|") else _known(backend).keywords
+    return _known(backend).keywords
+
+
+def is_served(config: Any, backend: str, cache: Any) -> bool:
+    """Whether a call is that of a serving engine.
+
+    Args:
+        config: the config of the stack.
+        backend: name of its attention implementation.
+        cache: that of the call, or None.
+
+    Raises:
+        ValueError: continuous batching cannot compute a layer, or the backend is for that only and the call is not.
+    """
+    if is_paged(cache):
+        check_continuous_batching(config, backend)
+        return True
+    if backend.startswith("paged|"):
+        name = backend.removeprefix("paged|")
+        raise ValueError(f"attn_implementation={backend!r} serves generate_batch() only; use {name!r} for this call.")
+    return _known(backend).serves
+
+
+def check_continuous_batching(config: Any, backend: str) -> None:
+    """Refuse to batch continuously what pages or the backend cannot compute, before any request is taken.
+
+    Raises:
+        ValueError: with the layer, the feature and who can.
+    """
+    if reason := refusal(config, _paged(backend)):
+        raise ValueError(f"{reason}.")
+
+
+def _paged(backend: str) -> str:
+    return backend if backend.startswith("paged|") else f"paged|{backend}"
 
 
 def gives_weights(backend: str) -> bool:

@@ -188,7 +188,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     initializer_range: int | float = 0.02
     tie_word_embeddings: bool = True
     lm_head_bias: bool = False
-    logit_scale: int | float | None = None
+    logit_scale: int | float | None = 1.0
     final_logit_softcapping: int | float | None = None
     use_cache: bool = True
     pad_token_id: int | None = None
@@ -226,6 +226,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             self.intermediate_size = 4 * self.hidden_size
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
+        if self.logit_scale is None:
+            self.logit_scale = 1.0  # clients multiply by what they find
         if self.final_norm is None:
             self.final_norm = self.norm_position != "post"
         attends = [MIXERS.get(name).is_attention for name in self.mixers]

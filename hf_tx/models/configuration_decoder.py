@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Config of a decoder: a causal stack, which generates."""
 
+from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from typing import TYPE_CHECKING, ClassVar
 
 from huggingface_hub.dataclasses import strict

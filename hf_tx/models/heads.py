@@ -39,7 +39,7 @@ class LanguageModelHead:
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map states to scores of the tokens. *Shape:* `(..., hidden_size)` to `(..., vocab_size)`."""
         logits = self.lm_head(hidden_states)
-        if self.logit_scale is not None:
+        if self.logit_scale != 1.0:
             logits = logits * self.logit_scale
         if self.logit_softcap is not None:
             logits = self.logit_softcap * torch.tanh(logits / self.logit_softcap)

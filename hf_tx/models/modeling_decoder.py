@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Decoders: causal stacks, and their heads."""
 
+from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from typing import Any
 
 import torch
@@ -15,12 +18,13 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple, logging
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
@@ -28,6 +32,9 @@ from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
+from .serving import past_length
+
+logger = logging.get_logger(__name__)
 
 
 class TxDecoderPreTrainedModel(TxPreTrainedModel):
@@ -93,7 +100,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             ValueError: inputs that contradict each other, or that the attention backend cannot compute.
         """
         output_attentions = pop_flags(kwargs, self.config)
-        if is_causal is False and cache is not None and cache.get_seq_length() > 0:
+        if is_causal is False and past_length(cache) > 0:
             raise ValueError(
                 "is_causal = False with a filled cache: what it holds has not seen the new tokens; pass all tokens "
                 "in one call."
@@ -149,6 +156,35 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             **kwargs,
         )
         return for_wrapper(self, inputs, attention_mask)
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """Start what `generate_batch()` and servers give their requests to; see the library's method of this name.
+
+        Raises:
+            ValueError: it cannot compute a layer of this model.
+        """
+        check_continuous_batching(self.config, self.config._attn_implementation)
+        return super().init_continuous_batching(*args, **kwargs)
+
+    def generate_batch(self, inputs: list[list[int]], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Answer many requests at once; see the library's method of this name, which leaves failed ones empty.
+
+        Args:
+            inputs: the tokens of every request.
+            *args: as in the library.
+            **kwargs: as in the library.
+
+        Raises:
+            ValueError: continuous batching cannot compute a layer of this model.
+            RuntimeError: no request was answered. When some were, the others are told in the log.
+        """
+        answers = super().generate_batch(inputs, *args, **kwargs)
+        errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
+        if inputs and len(errors) == len(answers):
+            raise RuntimeError(f"no request was answered: {next(iter(errors.values()), 'the log says why')}")
+        for name, error in errors.items():
+            logger.warning(f"request {name} failed: {error}")
+        return answers
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxDecoderModel`]."""

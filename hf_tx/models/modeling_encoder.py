@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Encoders: bidirectional stacks, and their heads."""
 
+from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from typing import Any
 
 import torch

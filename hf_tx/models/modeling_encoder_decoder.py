@@ -1,6 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Encoder-decoders: a bidirectional stack that a causal one attends to, and their heads."""
 
+from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+
+# isort: split
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ from transformers.utils.import_utils import is_tracing
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
@@ -348,6 +352,15 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             **kwargs,
         )
         return for_wrapper(self, inputs)
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse continuous batching, which has no attention to an encoder; see the library's method of this name.
+
+        Raises:
+            ValueError: always.
+        """
+        check_continuous_batching(self.config, self.config._attn_implementation)
+        return super().init_continuous_batching(*args, **kwargs)
 
     def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Build the masks of a step; see [`TxStack`]."""

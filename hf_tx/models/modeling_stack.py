@@ -10,7 +10,7 @@ from transformers.utils import logging
 from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.import_utils import is_tracing
 
-from .backend_rules import check_training, gives_weights, takes_distances
+from .backend_rules import check_training, gives_weights, is_served, takes_distances
 from .block import TxBlock
 from .cache_checks import check_cache, check_room, check_source, tokens_held
 from .configuration_base import TxStackConfig
@@ -29,6 +29,7 @@ from .modeling_base import TxPreTrainedModel
 from .norms import build_norm
 from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
+from .serving import masks_of_engine, past_length
 
 logger = logging.get_logger(__name__)
 
@@ -320,7 +321,8 @@ class TxStack(TxPreTrainedModel):
             return self._run(**inputs)
         # Recomputing in the backward pass, and masks made for another backend, outlive this call.
         checkpointed = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
-        if checkpointed or isinstance(inputs["attention_mask"], dict):
+        served = is_served(self.config, backend, inputs["cache"])
+        if checkpointed or served or isinstance(inputs["attention_mask"], dict):
             raise ValueError(
                 f"attn_implementation={backend!r} gives no attention weights (output_attentions=True); call "
                 "model.set_attn_implementation('eager') first."
@@ -349,12 +351,14 @@ class TxStack(TxPreTrainedModel):
         encoder_attention_mask: Any = None,
         **kwargs: Any,
     ) -> torch.Tensor:
-        check_keywords(self, kwargs)
-        inputs_embeds = self.embed(input_ids, inputs_embeds)
-        if seq_idx is None and not self.config._attn_implementation.startswith("paged|"):
-            seq_idx = numbers_of(kwargs, inputs_embeds)
         own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        past = own_cache.get_seq_length() if own_cache is not None else 0
+        served = is_served(self.config, self.config._attn_implementation, own_cache)
+        if not served:
+            check_keywords(self, kwargs)
+        inputs_embeds = self.embed(input_ids, inputs_embeds)
+        if seq_idx is None and not served:
+            seq_idx = numbers_of(kwargs, inputs_embeds)
+        past = past_length(own_cache)
         if isinstance(past, torch.Tensor):
             past = past.clone()  # the counter of a static cache moves in place
         flat_mask = attention_mask if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2 else None
@@ -362,7 +366,7 @@ class TxStack(TxPreTrainedModel):
             raise ValueError(f"attention_mask has {flat_mask.shape[0]} rows, the input {inputs_embeds.shape[0]}.")
         length = inputs_embeds.shape[1]
         held = tokens_held(past, length)
-        if own_cache is not None:
+        if own_cache is not None and not served:
             check_cache(own_cache, self.windows, self.head_dims, inputs_embeds.shape[0])
             check_room(own_cache, self.windows, past, length)
         if flat_mask is not None and held is not None:
@@ -393,13 +397,17 @@ class TxStack(TxPreTrainedModel):
         self._check_positions(position_ids)
 
         hidden_states = self.finish_embedding(inputs_embeds, position_ids, token_type_ids)
-        documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
-        ranks = self._inner_ranks(attention_mask)
-        masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal, ranks)
+        documents = ranks = None
+        if served:
+            masks = masks_of_engine(self.groups, attention_mask, own_cache)
+        else:
+            documents = self._documents(inputs_embeds, attention_mask, past, packed_positions)
+            ranks = self._inner_ranks(attention_mask)
+            masks = self.layer_masks(inputs_embeds, attention_mask, own_cache, documents, is_causal, ranks)
         if documents is not None:
             kwargs["position_ids"] = position_ids  # by which the flash functions isolate documents
         biases = masks[_BIASES] if _BIASES in masks else self._biases(own_cache, inputs_embeds, ranks)
-        if own_cache is not None:
+        if own_cache is not None and not served:
             for changing in self.changing_positions:
                 room = own_cache.get_max_length() if getattr(own_cache, "is_compileable", False) else None
                 changing.warn_of_changes(past, length, room)

@@ -34,6 +34,11 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def recurrent_decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("recurrent"), hf_tx.TxDecoderForCausalLM, "decoder", mixers="gru")
+
+
+@pytest.fixture(scope="session")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A pair of texts has token types.
     return save(tmp_path_factory.mktemp("encoder"), hf_tx.TxEncoderModel, "encoder", type_vocab_size=2)

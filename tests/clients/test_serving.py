@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """`hf-tx serve` and `hf-tx chat`, over a tiny model."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +40,18 @@ def post(address: str, **body: Any) -> Any:
         return json.load(answer)
 
 
-@pytest.fixture(scope="module")
-def server(decoder: Path) -> Iterator[str]:
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """Run `hf-tx serve` with these arguments."""
     for library in launch.serve.libraries + launch.chat.libraries:
         pytest.importorskip(library, reason=f"{library} is absent")
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
-    arguments = ["serve", str(decoder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    where = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     process = subprocess.Popen(
-        [*COMMAND, *arguments], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*COMMAND, "serve", *arguments, *where], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         for _ in range(600):
@@ -64,6 +67,40 @@ def server(decoder: Path) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def server(decoder: Path) -> Iterator[str]:
+    with serving(str(decoder)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def batching_server() -> Iterator[str]:
+    with serving("--continuous-batching", "--cb-num-blocks", "64") as address:
+        yield address
+
+
+def test_batched_completions_are_what_generate_writes(batching_server: str, decoder: Path) -> None:
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(decoder), AutoTokenizer.from_pretrained(decoder)
+    prompts = ["The miller", "The river runs past the old mill and past", "Who"]
+    settings = dict(model=str(decoder), generation_config=json.dumps(GREEDY | {"eos_token_id": -1}))
+    with ThreadPoolExecutor(len(prompts)) as users:
+        url = f"{batching_server}/v1/completions"
+        answers = list(users.map(lambda prompt: post(url, prompt=prompt, **settings), prompts))
+    for prompt, answer in zip(prompts, answers, strict=True):
+        ids = tokenizer(prompt).input_ids
+        row = model.generate(torch.tensor([ids]), **GREEDY)[0, len(ids) :]
+        assert answer["choices"][0]["text"] == tokenizer.decode(row, skip_special_tokens=True)
+
+
+def test_a_refusal_reaches_the_user(batching_server: str, recurrent_decoder: Path) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post(f"{batching_server}/v1/completions", prompt="The miller", model=str(recurrent_decoder))
+    assert refused.value.code == 400
+    words = json.load(refused.value)["error"]
+    assert "continuous batching with 'sdpa' cannot compute layer 0 ('gru')" in words
+    assert "use generate() with one of" in words
 
 
 def test_a_completion_is_what_generate_writes(server: str, decoder: Path) -> None:

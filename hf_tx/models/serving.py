@@ -1,0 +1,83 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Serving engines: vLLM, and continuous batching (`generate_batch`).
+
+An engine lays the tokens of many requests end to end in one row, keeps their keys and values in pages of its own (Kwon
+et al., 2023, https://huggingface.co/papers/2309.06180), and decides itself which of them a query sees. No mask is made
+for it, positions that begin again are another request and no packed document, and it has no place for a state that is
+not keys and values. `backend_rules` says which backends are those of an engine.
+"""
+
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache
+from transformers.generation.continuous_batching import PagedAttentionCache
+
+from .mixers import MIXERS
+
+#: What an engine reads once from the config, for all layers.
+_READ_ONCE = ("sliding_window", "attn_logit_softcapping", "num_attention_heads", "num_key_value_heads", "head_dim")
+#: Kinds of rope whose angles depend on the longest text of a call.
+_ROPE_OF_A_CALL = ("dynamic", "longrope")
+
+
+def is_paged(cache: Any) -> bool:
+    """Whether a cache is that of continuous batching."""
+    return isinstance(cache, PagedAttentionCache)
+
+
+def past_length(cache: Cache | None) -> int | torch.Tensor:
+    """Return how many tokens a cache holds: 0 without one, and for that of an engine, which counts by request."""
+    return 0 if cache is None or is_paged(cache) else cache.get_seq_length()
+
+
+def unserved(config: Any, layer_idx: int) -> str | None:
+    """Say why no serving engine computes a layer, or return None. What an engine lacks in its scores is said by its
+    [`Backend`].
+
+    Args:
+        config: the config of a stack.
+        layer_idx: index of the layer.
+    """
+    mixer = MIXERS.get(config.mixers[layer_idx])
+    if not mixer.is_attention:
+        return "it keeps keys and values of requests, and this mixer has another state"
+    if getattr(config, "cross_attention_hidden_size", None) is not None:
+        return "it has no attention to an encoder"
+    if config.is_heterogeneous:
+        for name in _READ_ONCE:
+            if name in config.per_layer_attributes:
+                return f"it reads {name} once for all layers, and per_layer_config changes it"
+    if "sliding_window" in mixer.needs:
+        if not config.is_causal_family:
+            return "its windows look back only, and those of an encoder to both sides"
+        if config.layer_config(layer_idx).sliding_window == 1:
+            return "it has no window of one key"
+    if config.layer_positions[layer_idx] == "rope":
+        for view in config.rope_views().values():
+            kind = view.rope_parameters.get("rope_type")
+            if kind in _ROPE_OF_A_CALL:
+                return f"angles of rope_type {kind!r} depend on the longest text of a call, which requests share"
+    return None
+
+
+def masks_of_engine(groups: list[Any], attention_mask: Any, cache: Cache | None) -> dict[str, Any]:
+    """Return the masks of an engine by the key of the group.
+
+    Args:
+        groups: the layers by their masks.
+        attention_mask: the engine's: by the library's names of the types of layers, one for all layers, or None when
+            its attention functions mask. *Shape:* `(1, 1, tokens, keys)`, floating point, added to the scores.
+        cache: that of continuous batching; other engines give none.
+
+    Raises:
+        ValueError: a mask or a cache that is not the engine's.
+    """
+    if not is_paged(cache) and (attention_mask is not None or cache is not None):
+        raise ValueError(
+            "the attention function of a serving engine masks requests and keeps their keys itself: leave out "
+            "attention_mask and cache, and give use_cache=False."
+        )
+    if not isinstance(attention_mask, dict):
+        return {group.key: attention_mask for group in groups}
+    return {group.key: attention_mask[MIXERS.get(group.mixer).layer_type] for group in groups}
