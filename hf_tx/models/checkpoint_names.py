@@ -14,6 +14,8 @@ from transformers.modeling_utils import PreTrainedModel
 # name a module of a plug-in may have as well: they wrap whole models.
 _ANYWHERE = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
 _WRAPPERS = re.compile(rf"^(?:(?:module|{_ANYWHERE})\.)+|(?<=\.)(?:{_ANYWHERE})\.")
+#: The same as the library's loading takes it for its own models (`key_mapping`), as far as one replacement goes.
+UNWRAPPING = {_WRAPPERS.pattern: ""}
 
 
 def unwrapped(name: str) -> str:
