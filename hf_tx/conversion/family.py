@@ -233,6 +233,9 @@ def flatten(config: Any) -> dict[str, Any]:
             found |= {f"{name}.{inner}": value for inner, value in own.items() if inner not in _SAID_ABOVE}
         elif name not in _NO_SETTINGS:
             found[name] = stored.get(name)
+    rope = found.get("rope_parameters") or {}
+    if rope.get("partial_rotary_factor") == 1.0:  # the default
+        found["rope_parameters"] = {name: value for name, value in rope.items() if name != "partial_rotary_factor"}
     for name in ("classifier_dropout", "embedding_dropout"):
         if found.get(name) is None:
             found[name] = found.get("hidden_dropout")  # their default
