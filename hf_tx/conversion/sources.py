@@ -86,7 +86,7 @@ def of_checkpoint(source: Any, architecture: str | None, dtype: Any, hub: dict[s
     with loading("source", source):
         stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
     if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
-        family_named(stored["model_type"])
+        family_named(stored["model_type"], "text_config" in stored)
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
     family = family_of(config)
     name = architecture or next(iter(config.architectures or ()), None)
