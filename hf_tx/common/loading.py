@@ -4,13 +4,34 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
 def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
     """Say of which option or argument an error speaks: those of the library may speak of the connection alone."""
     try:
+        _require_place(name)
         yield
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         raise kind(f"{what} {name}: cannot be loaded: {error}") from error
+
+
+def _require_place(name: str | os.PathLike[str]) -> None:
+    """Check what the library would say in terms of the Hub or of a config.
+
+    Raises:
+        OSError: there is no such folder, and it can be no name on the Hub.
+        ValueError: it holds GGUF.
+    """
+    path = Path(name)
+    is_path = path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2
+    if is_path and not path.exists():
+        raise OSError("there is no such folder, and a name on the Hub is of the form owner/name.")
+    files = [path] if path.is_file() else [] if (path / "config.json").exists() else list(path.glob("*.gguf"))
+    if any(file.suffix == ".gguf" for file in files):
+        raise ValueError(
+            "it holds GGUF and no config.json: load it with the library (from_pretrained with gguf_file=), and save "
+            "that, or pass the model."
+        )

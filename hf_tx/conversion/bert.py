@@ -79,6 +79,7 @@ BERT = Family(
         ),
     ),
     dropped={r"cls\.predictions\.bias": "a second name of the bias of the decoder, which is what the head adds"},
+    other_heads=("cls.seq_relationship",),
     by_weights=("add_pooling_layer",),
 )
 

@@ -11,13 +11,15 @@ import torch
 import transformers
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging
 
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models.backend_rules import refusal
+from ..models.checkpoint_names import unwrap_names
 from ..models.registry import nearest
 from .building import build_config, changes_with_mixers, class_named, device_of, empty_model, require_shapes
 from .families import FAMILIES, family_of
-from .family import Family, Head
+from .family import OTHER_HEAD, Family, Head
 from .fields import NotExpressible
 from .sources import (
     Part,
@@ -32,10 +34,13 @@ from .sources import (
 )
 from .weights import Match, Plan
 
+logger = logging.get_logger(__name__)
+
 
 def from_hf(
     source: Any,
     *,
+    architecture: str | None = None,
     mixers: Any = None,
     config_changes: dict[str, Any] | None = None,
     dtype: torch.dtype | str | None = None,
@@ -55,6 +60,10 @@ def from_hf(
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
+        architecture: of a folder or a name, the class to read it as, by the library's name or by ours, such as
+            `LlamaModel` for the base model without its head. Default: the one that config.json names. All weights
+            of the class must be there: for a new head, save the converted base model, and load that with the class of
+            the head.
         mixers: other mixers, as in the config. Weights that they have in common with the source are kept: all that
             weigh or sum values take over the projections of queries, keys, values and outputs, recurrent networks
             nothing. What is new is initialised as in a new model (`initializer_range`, or what the mixer draws
@@ -74,7 +83,9 @@ def from_hf(
             it, such as transposed matrices, which some trainers (FSDP) refuse.
         output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised, not loaded),
             `unexpected_keys` (of the source, and without a place in the changed model) and `dropped_keys` (of the
-            source, with the reason why they have no part in the function).
+            source, with the reason why they have no part in the function: second names, constants, tensors of older
+            versions of the library such as `inv_freq` and `position_ids`, and the weights of other heads than the
+            one that is read, which are warned of).
 
     Returns:
         The model, in the mode (training or not) of a source in memory and else in evaluation mode;
@@ -82,9 +93,10 @@ def from_hf(
 
     Raises:
         NotExpressible: a field of the source has a value that hf_tx cannot compute; a ValueError.
-        ValueError: a family that is not known, a tensor without a rule or of another shape than the config says,
-            weights of several dtypes in memory and no `dtype`, adapters that are not merged, a change of a field that
-            does not exist, or one of the shape of a weight or of which weights are tied.
+        ValueError: a family that is not known, a tensor without a rule (such as a bias or a layer more than the config
+            says) or of another shape than the config says, weights of several dtypes in memory and no `dtype`,
+            adapters that are not merged, a change of a field that does not exist, or one of the shape of a weight or
+            of which weights are tied.
         OSError: files that are not there, or not whole.
     """
     if isinstance(dtype, str) and dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
@@ -92,13 +104,20 @@ def from_hf(
     if not isinstance(config_changes or {}, dict):
         raise ValueError(f"config_changes = {config_changes!r}: must be a dict of fields and their values.")
     in_memory = isinstance(source, PreTrainedModel)
+    if in_memory and architecture is not None:
+        raise ValueError(
+            f"architecture = {architecture!r}: says as what a folder or a name is read, and source is a model: pass "
+            "the part of it that you want, such as source.base_model."
+        )
     hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
-    for found in [of_model(source)] if in_memory else of_checkpoint(source, dtype, hub):
+    for found in [of_model(source)] if in_memory else of_checkpoint(source, architecture, dtype, hub):
         plain, plan, dropped, problem = _translate(found)
         if problem is None:
             break
     else:
         raise ValueError(problem)
+    if others := [name for name, reason in dropped.items() if reason is OTHER_HEAD]:
+        logger.warning(f"{source}: {_listed(others)} left out of a {found.cls.__name__}: {OTHER_HEAD}.")
     dtype = found.dtype if dtype in (None, "auto") else dtype
     if dtype is None:
         dtypes = " and ".join(dtypes_of(found.state))
@@ -144,7 +163,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
             of hf_tx, or has adapters or weights of several dtypes.
     """
     require_ours(model)
-    state = model.state_dict()
+    state = unwrap_names(model.state_dict())
     refuse_adapters("model", state)
     origin = model.config.origin or {}
     model_type = model_type or origin.get("model_type")
@@ -206,7 +225,7 @@ def plan_of(model: Any, family: Family | None = None, head: Head | None = None) 
     family = family or FAMILIES[origin["model_type"]].for_class(type(model).__name__)
     head = head or family.head_of(origin["architecture"])
     tied = model.get_expanded_tied_weights_keys(all_submodels=True)
-    shapes = {name: weight.shape for name, weight in model.state_dict().items() if name not in tied}
+    shapes = {name: weight.shape for name, weight in unwrap_names(model.state_dict()).items() if name not in tied}
     return Plan(family.rules_of(head, model.config), shapes, model.config.num_attention_heads)
 
 
@@ -258,7 +277,8 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
         raise NotExpressible("weights", plan.unnamed, f"a {family.model_type} is not known to have such tensors")
     lacking = [match for match in plan.matches if not all(name in state for name in match.theirs)]
     if empty := [key for match in lacking for key in match.ours]:
-        return {}, f"{family.model_type}: no tensor of the source fills {empty}."
+        way_out = _way_to_the_rest(found, family, empty)
+        return {}, f"{family.model_type}: no tensor of the source fills {_listed(empty)}{way_out}."
     for match in plan.matches:
         name, ours = match.theirs[0], match.ours[0]
         if match.rule.keeps and state[name].shape != plan.shapes[ours]:
@@ -269,20 +289,40 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
     names = {name for match in plan.matches for name in match.theirs}
     used = {_identity(state[name]) for name in names}
     dropped, left = {}, []
-    for name, tensor in state.items():
-        if name in names or _identity(tensor) in used:  # the same storage: tied
+    for name in (*state, *found.unread):
+        tensor = state.get(name)
+        if name in names or (tensor is not None and _identity(tensor) in used):  # the same storage: tied
             continue
-        pattern = next((each for each in family.dropped if re.fullmatch(each, name)), None)
-        if pattern is None:
+        reason = family.leaves_out(name, found.cls)
+        if reason is None:
             left.append(name)
             continue
-        dropped[name] = family.dropped[pattern]
-        constant = family.constants.get(pattern)
-        if constant is not None:
+        dropped[name] = reason
+        constant = next((make for pattern, make in family.constants.items() if re.fullmatch(pattern, name)), None)
+        if constant is not None and tensor is not None:
             held = tensor[...]
             if not torch.allclose(held.float(), constant(held), atol=1e-2):
-                raise NotExpressible("weights", name, f"{dropped[name]}, and this tensor is something else")
-    return dropped, f"{family.model_type}: no rule uses {left} of the source." if left else None
+                raise NotExpressible("weights", name, f"{reason}, and this tensor is something else")
+    if not left:
+        return dropped, None
+    cls = found.cls.__name__
+    way_out = "" if found.in_memory else f" If it may do without, pass the model itself ({cls}.from_pretrained)."
+    why = f"a {cls} with its config has no such weights."
+    problem = f"{family.model_type}: no rule uses {_listed(left)} of the source: {why}"
+    return dropped, problem + way_out
+
+
+def _listed(names: list[str]) -> str:
+    """Return the names for a message, which is not to be a hundred lines."""
+    return f"{names[:6]}" + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _way_to_the_rest(found: Source, family: Family, empty: list[str]) -> str:
+    """Return how to convert a checkpoint that lacks these weights of ours, if that is possible."""
+    base = family.heads[0]
+    if found.in_memory or found.cls.__name__ == base.theirs or any(name.startswith("model.") for name in empty):
+        return ""
+    return f"; architecture = {base.theirs!r} reads the model without the head that needs them"
 
 
 def _identity(tensor: Any) -> int:

@@ -49,6 +49,7 @@ ELECTRA = Family(
             (rule("qa_outputs", "qa_outputs"),),
         ),
     ),
+    other_heads=("discriminator_predictions", "sequence_summary"),
 )
 
 FAMILIES = (ELECTRA,)

@@ -59,14 +59,14 @@ def family_of(config: Any) -> Family:
     Raises:
         NotExpressible: there is none.
     """
-    family = family_named(config.model_type)
+    family = family_named(config.model_type, hasattr(config, "text_config"))
     if getattr(config, "quantization_config", None) is not None:
         raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
     return family
 
 
-def family_named(name: str) -> Family:
-    """Return the family that has this name in the library.
+def family_named(name: str, holds_text: bool = False) -> Family:
+    """Return the family that has this name in the library; `holds_text`: a model of text is a part of it.
 
     Raises:
         NotExpressible: there is none.
@@ -74,6 +74,9 @@ def family_named(name: str) -> Family:
     """
     if name.startswith("hf_tx"):
         raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
+    if name not in FAMILIES and holds_text:
+        way_out = "load it with AutoModel, and convert its text model: from_hf(model.language_model)"
+        raise NotExpressible("model_type", name, f"it reads more than text; {way_out}")
     if name not in FAMILIES:
         raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {', '.join(FAMILIES)}"))
     return FAMILIES[name]

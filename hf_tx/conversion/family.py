@@ -3,7 +3,8 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,17 @@ _NO_SETTINGS = {
     "chunk_size_feed_forward",
     "use_cache",
 }
+
+
+#: Tensors of checkpoints that older versions of the library wrote, and why no model of today has them.
+OLD_BUFFERS = {
+    r"(.*\.)?rotary_emb\.inv_freq": "frequencies are computed from the config",
+    r"(.*\.)?position_ids": "positions are counted",
+    r"(.*\.)?att(entio)?n\.masked_bias": "the score of what is masked is no weight",
+}
+
+
+OTHER_HEAD = "it belongs to another head than the one that is read"
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class Family:
         dropped: tensors of theirs that have no part here (regular expressions), and why.
         constants: of those, the ones that are computed here: makes of such a tensor what it must be.
         refused: classes of theirs that are not expressible, and why.
+        other_heads: modules of heads of theirs that no class here has.
         by_weights: fields of ours that no field of theirs says, but the weights of a model: `tie_word_embeddings`,
             `add_pooling_layer`.
         encoder: of an encoder-decoder, the family of the classes that are its encoder alone.
@@ -78,6 +91,7 @@ class Family:
     dropped: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    other_heads: tuple[str, ...] = ()
     by_weights: tuple[str, ...] = ()
     encoder: "Family | None" = None
 
@@ -103,9 +117,25 @@ class Family:
                 return head
         ours = name.startswith("Tx")
         known = ", ".join(head.ours if ours else head.theirs for head in self.heads)
-        known += "" if ours else "; load it as one of these, and pass that as source"
+        known += "" if ours else "; name one of these as architecture, if it has the weights that you want"
         reason = f"{self.refused[name]}; " if name in self.refused else ""
         raise NotExpressible("architectures", [name], f"{reason}of {self.model_type}, these are: {known}")
+
+    def leaves_out(self, name: str, cls: type[Any]) -> str | None:
+        """Return why a tensor of a checkpoint has no part in a model of a class of theirs, or None if it should have
+        one: what is not known to be without effect is no tensor to leave out in silence."""
+        for pattern, reason in (self.dropped | OLD_BUFFERS).items():
+            if re.fullmatch(pattern, name):
+                return reason
+        if any(re.search(pattern, name) for pattern in cls._keys_to_ignore_on_load_unexpected or ()):
+            return f"the library leaves it out of a {cls.__name__} too"
+        head, rules = self.head_of(cls.__name__), () if callable(self.weights) else self.weights
+        others = {*self.other_heads, *(each.theirs for other in self.heads for each in other.rules)}
+        poolers = {each.theirs for each in rules if each.ours[0].startswith("pooler.")}
+        others |= poolers | {f"{head.prefix}.{each}" for each in poolers}
+        if _is_in(name, others) and not _is_in(name, {each.theirs for each in head.rules}):
+            return OTHER_HEAD
+        return None
 
     def rules_of(self, head: Head, config: Any) -> list[Rule]:
         """Return the weight table of a class, for one config of ours."""
@@ -182,6 +212,10 @@ class Family:
         return base
 
 
+def _is_in(name: str, modules: Iterable[str]) -> bool:
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
 # What both stacks of an encoder-decoder have in common is said by the config that holds them.
 _SAID_ABOVE = {
     *("id2label", "label2id", "problem_type", "tie_word_embeddings", "cross_attention_hidden_size"),
@@ -199,6 +233,9 @@ def flatten(config: Any) -> dict[str, Any]:
             found |= {f"{name}.{inner}": value for inner, value in own.items() if inner not in _SAID_ABOVE}
         elif name not in _NO_SETTINGS:
             found[name] = stored.get(name)
+    rope = found.get("rope_parameters") or {}
+    if rope.get("partial_rotary_factor") == 1.0:  # the default
+        found["rope_parameters"] = {name: value for name, value in rope.items() if name != "partial_rotary_factor"}
     for name in ("classifier_dropout", "embedding_dropout"):
         if found.get(name) is None:
             found[name] = found.get("hidden_dropout")  # their default

@@ -143,7 +143,12 @@ def _load_ours(source: str | Path, dtype: str | None) -> Any:
         raise ValueError(f"{source}: is a {config.model_type}, which is no model of hf_tx.")
     if not config.architectures:
         raise ValueError(f"{source}: config.json names no architectures.")
-    return class_named(config.architectures[0]).from_pretrained(source, dtype=dtype or "auto")
+    cls = class_named(config.architectures[0])
+    model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True)
+    for keys, what in (("missing_keys", "lacks weights"), ("unexpected_keys", "holds tensors that have no place")):
+        if info[keys]:
+            raise ValueError(f"{source}: {what}, such as {min(info[keys])}: it is no whole {cls.__name__}.")
+    return model
 
 
 def _tokenizer(source: str | Path) -> Any:

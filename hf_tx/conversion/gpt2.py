@@ -79,6 +79,7 @@ GPT2 = Family(
         token_classifier="classifier",
         causal="GPT2LMHeadModel",
     ),
+    other_heads=("multiple_choice_head",),
 )
 
 FAMILIES = (GPT2,)

@@ -70,7 +70,13 @@ def rope(partial: bool = False) -> Entry:
                 raise NotExpressible("rope_parameters", config.rope_parameters, reason)
         return {name: own for name, own in nested.items() if name in kinds} or parameters
 
-    return computed("rope_parameters", "rope_parameters", read, lambda settings: settings["rope_parameters"])
+    def write(settings: Settings) -> Any:
+        parameters = settings["rope_parameters"]
+        if not partial or parameters is None or any(isinstance(own, dict) for own in parameters.values()):
+            return parameters
+        return {"partial_rotary_factor": 1.0, **parameters}  # where none is said, their config has its own default
+
+    return computed("rope_parameters", "rope_parameters", read, write)
 
 
 ATTENTION_BIAS = Entry(

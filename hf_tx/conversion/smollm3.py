@@ -17,8 +17,8 @@ def _read_layers(config: Any) -> dict[str, Any]:
 
 
 def _write_layers(settings: Settings) -> dict[str, Any]:
-    overrides = settings["per_layer_config"] or {}
-    own = [overrides.get(idx, overrides.get(str(idx), {})) for idx in range(settings["num_hidden_layers"])]
+    overrides = {int(idx): own for idx, own in (settings["per_layer_config"] or {}).items()}  # stored as "03"
+    own = [overrides.get(idx, {}) for idx in range(settings["num_hidden_layers"])]
     return {"no_rope_layers": [int(layer.get("position_type") != "none") for layer in own]}
 
 

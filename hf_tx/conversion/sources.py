@@ -17,6 +17,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.hub import get_checkpoint_shard_files, resolve_revision
 
 from ..common.loading import loading
+from ..common.quiet import without_warnings
+from ..models.checkpoint_names import UNWRAPPING, unwrap_names
 from ..models.modeling_base import TxPreTrainedModel
 from .building import device_of
 from .families import family_named, family_of
@@ -31,11 +33,13 @@ class Source:
         config: their config.
         cls: their class.
         state: their tensors by name, as in the state dict of the class: tensors, or [`StoredTensor`]s.
+        unread: names of tensors of the checkpoint that the class does not have.
         tied: whether the output layer has the weight of the embeddings; None where there is none.
         dtype: of the weights; None if they have several.
         backend: the attention that the model has in memory.
         device: where it is.
         training: its mode.
+        in_memory: whether a caller holds the model.
         generation_config: its own.
     """
 
@@ -44,18 +48,21 @@ class Source:
     state: dict[str, Any]
     tied: bool | None
     dtype: Any
+    unread: Iterable[str] = ()
     backend: str | None = None
     device: torch.device | None = None
     training: bool = False
+    in_memory: bool = False
     generation_config: GenerationConfig | None = None
 
 
-def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
+def of_checkpoint(source: Any, architecture: str | None, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
     """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
     the library loads it, which knows what older versions of it wrote.
 
     Args:
         source: a folder, or a name on the Hub.
+        architecture: name of the class. Default: the one that the config names.
         dtype: of the weights that the library loads. Default: as they are stored.
         hub: where on the Hub, as keywords.
 
@@ -65,9 +72,10 @@ def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Sour
         OSError: there are no weights, or only pickles.
     """
     if not isinstance(source, str | Path):
-        way_out = "; merge its adapters (merge_and_unload)" if hasattr(source, "merge_and_unload") else ""
+        way_out = _way_out("source", source)
         raise ValueError(
-            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name{way_out}."
+            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name"
+            f"{way_out and f'; {way_out}'}."
         )
     with loading("source", source):
         hub["revision"] = resolve_revision(source, **hub)
@@ -78,15 +86,15 @@ def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Sour
     with loading("source", source):
         stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
     if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
-        family_named(stored["model_type"])
+        family_named(stored["model_type"], "text_config" in stored)
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
     family = family_of(config)
-    if not config.architectures:
-        raise ValueError(
-            f"{source}: config.json names no architectures; load the model yourself and pass it as source."
-        )
-    family = family.for_class(config.architectures[0])
-    head = family.head_of(config.architectures[0])
+    name = architecture or next(iter(config.architectures or ()), None)
+    if name is None:
+        known = ", ".join(each.theirs for each in family.heads)
+        raise ValueError(f"{source}: config.json names no architectures: name one of these as architecture: {known}.")
+    family = family.for_class(name)
+    head = family.head_of(name)
     family.build(family.read(config) | head.settings)  # refuses before weights are loaded
     cls = getattr(transformers, head.theirs)
     if getattr(config, "transformers_weights", None) is None:
@@ -99,11 +107,12 @@ def of_checkpoint(source: Any, dtype: Any, hub: dict[str, Any]) -> Iterator[Sour
         if config.dtype is not None:
             yield of_files(str(source), files, config, cls, _output_weight(head), hub)
     try:
-        options = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
-        model, info = cls.from_pretrained(source, **options, **hub)
+        options: dict[str, Any] = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
+        with without_warnings():  # what is missing is an error, and what is left over is told
+            model, info = cls.from_pretrained(source, key_mapping=UNWRAPPING, **options, **hub)
     except (OSError, RuntimeError) as error:
         raise OSError(f"{source}: its weights do not load: {error}") from error
-    yield of_model(model, loaded=True, missing=info["missing_keys"])
+    yield of_model(model, loaded=True, missing=info["missing_keys"], unread=info["unexpected_keys"])
 
 
 def _output_weight(head: Head) -> str | None:
@@ -114,18 +123,21 @@ def _output_weight(head: Head) -> str | None:
     return next(names, None)
 
 
-def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) -> Source:
+def of_model(
+    model: PreTrainedModel, loaded: bool = False, missing: Iterable[str] = (), unread: Iterable[str] = ()
+) -> Source:
     """Return a model as a source.
 
     Args:
         model: the model.
         loaded: it comes from a folder or the Hub, which say nothing of a backend.
         missing: what its checkpoint does not hold, and what was drawn at random therefore.
+        unread: what its checkpoint holds, and the model does not.
 
     Raises:
         ValueError: it has no weights, or adapters beside them.
     """
-    state = {name: tensor for name, tensor in model.state_dict().items() if name not in missing}
+    state = {name: tensor for name, tensor in unwrap_names(model.state_dict()).items() if name not in missing}
     if any(tensor.is_meta for tensor in state.values()):
         raise ValueError("source has no weights: it is on the meta device, or offloaded.")
     refuse_adapters("source", state)
@@ -136,11 +148,13 @@ def of_model(model: PreTrainedModel, loaded: bool = False, missing: Any = ()) ->
         config=model.config,
         cls=type(model),
         state=state,
+        unread=sorted(unread),
         tied=None if output is None else output.weight is reader.get_input_embeddings().weight,
         dtype=model.dtype if loaded or len(dtypes) < 2 else None,
         backend=None if loaded else model.config._attn_implementation,
         device=device_of(model),
         training=model.training,
+        in_memory=not loaded,
         generation_config=copies.deepcopy(getattr(model, "generation_config", None)),
     )
 
@@ -168,12 +182,18 @@ def require_ours(model: Any) -> None:
     """
     if isinstance(model, TxPreTrainedModel):
         return
-    way_out = "see hf_tx.from_hf"
-    if hasattr(model, "merge_and_unload"):
-        way_out = "merge its adapters first (merge_and_unload)"
-    elif isinstance(model, PreTrainedModel) and model.config.model_type.startswith("hf_tx"):
+    way_out = _way_out("model", model) or "see hf_tx.from_hf"
+    if isinstance(model, PreTrainedModel) and model.config.model_type.startswith("hf_tx"):
         way_out = "it runs the code of its checkpoint; load it with hf_tx imported and without trust_remote_code"
     raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: {way_out}.")
+
+
+def _way_out(what: str, model: Any) -> str:
+    """Return how to get at the model that something holds, if it holds one."""
+    for name in ("_orig_mod", "module"):  # of torch.compile and DataParallel
+        if isinstance(getattr(model, name, None), PreTrainedModel):
+            return f"pass the model in it, {what}.{name}"
+    return "merge its adapters first (merge_and_unload)" if hasattr(model, "merge_and_unload") else ""
 
 
 def of_files(
@@ -200,6 +220,7 @@ def of_files(
         except SafetensorError as error:
             raise OSError(f"{file}: is no whole file of weights: {error}.") from error
         state |= {key: StoredTensor(mapped, read, key) for key in mapped.keys()}  # noqa: SIM118
+    state = unwrap_names(state)
     ties = dict(cls._tied_weights_keys or {}) if config.tie_word_embeddings else {}
     for one, other in ties.items():
         there = [key for key in (one, other) if key in state]

@@ -9,6 +9,7 @@ from transformers.activations import XIELUActivation
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
+from .checkpoint_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 from .mixers import MIXERS
 from .norms import RMSNorm
 from .plugin_loading import find_backend
@@ -144,6 +145,37 @@ class TxPreTrainedModel(PreTrainedModel):
         """Draw nothing while a model is built that is then loaded; see the library's method of this name."""
         return [*super().get_init_context(*args, **kwargs), init.no_init_weights()]
 
+    @staticmethod
+    def _load_pretrained_model(
+        model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, **kwargs: Any
+    ) -> Any:
+        return PreTrainedModel._load_pretrained_model(
+            model, state_dict, checkpoint_files, with_unwrapping(load_config), **kwargs
+        )
+
+    @staticmethod
+    def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
+        # Sizes that do not match are the library's error, unless they are to be ignored.
+        ignored = load_config.ignore_mismatched_sizes
+        lacking = loading_info.missing_and_mismatched() if ignored else loading_info.missing_keys
+        refuse_empty_stacks(model, lacking, loading_info.unexpected_keys, load_config.pretrained_model_name_or_path)
+        return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # The outermost module is asked first, and what it renames reaches those in it. Modules in it may be wrapped.
+        if not prefix:
+            own = {unwrapped(name): name for name in self.state_dict()}
+            for name in list(state_dict):
+                if (new := own.get(unwrapped(name), name)) not in state_dict:
+                    state_dict[new] = state_dict.pop(name)
+        elif not unwrapped(prefix) and not state_dict:
+            *_, errors = args
+            errors.append(
+                f"no weight has a name that begins with {prefix}, which a wrapper (torch.compile, DataParallel) adds: "
+                f"load the {type(self).__name__} inside of the wrapper (TxTrainer trains that)."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, RMSNorm) and module.unit_offset:
@@ -181,6 +213,10 @@ class TxPreTrainedModel(PreTrainedModel):
                 with `trust_remote_code=True` and without hf_tx.
             **kwargs: as in the library.
         """
+        if state_dict is None and any(unwrapped(name) != name for name, _ in self.named_parameters()):
+            state_dict = self.state_dict()  # a module in it is wrapped, such as one that is compiled
+        if state_dict is not None:
+            state_dict = unwrap_names(state_dict)
         if not all(weight.is_contiguous() for weight in self.parameters()):
             # Views of one storage: the library asks where each ends, which only contiguous tensors can say.
             state = self.state_dict() if state_dict is None else state_dict

@@ -20,6 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from ..hub.cards import RECORD
 from ..objectives import Objective
 from .epochs import SetEpoch
+from .wrappers import without_wrappers
 
 #: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
 UNFINISHED = "_unfinished"
@@ -43,6 +44,7 @@ class _Safe(Trainer):
     _stages = False
 
     def __init__(self, model: Any = None, *arguments: Any, **keywords: Any) -> None:
+        model = without_wrappers(model)
         self._caches = getattr(getattr(model, "config", None), "use_cache", None)
         try:
             super().__init__(model, *arguments, **keywords)
@@ -294,6 +296,8 @@ class TxTrainer(_Safe):
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train;
     - no more steps when a run is resumed that has done all of them;
+    - models inside of `torch.compile` (they stay compiled), DataParallel or DDP, whose checkpoints have the names of
+      the model's weights, and not those of the wrapper;
     - pushes without the pickled options of the run, and with the card of [`write_card`] if it is there. Whole
       checkpoints (`hub_strategy="checkpoint"`) hold the state of the optimizer, which is pickled too.
 

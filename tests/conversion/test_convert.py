@@ -260,6 +260,108 @@ def test_a_tensor_without_a_rule() -> None:
         hf_tx.from_hf(theirs)
 
 
+def edit_weights(folder: Path, edit: Any) -> Path:
+    """Change the weights of a saved model by a function of its state dict."""
+    file = folder / "model.safetensors"
+    save_file(edit(load_file(file)), file, metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("model.layers.0.self_attn.q_proj.bias", torch.ones(32)),
+        ("model.layers.9.mlp.up_proj.weight", torch.ones(48, 32)),
+        ("lm_head.bias", torch.ones(VOCABULARY)),
+        ("mtp.layers.0.norm.weight", torch.ones(32)),
+    ],
+    ids=["bias", "layer", "bias_of_head", "unknown"],
+)
+@pytest.mark.parametrize("prefix", ["model.", ""], ids=["as_saved", "base_model"])
+def test_a_tensor_more_than_the_config_says(name: str, tensor: Any, prefix: str, tmp_path: Path) -> None:
+    """Wherever the names of the file lead: read as files, or as the library loads them."""
+    llama(tie_word_embeddings=True).save_pretrained(tmp_path)
+    name = name.replace("model.", prefix)
+    edit_weights(
+        tmp_path, lambda state: {key.replace("model.", prefix): value for key, value in state.items()} | {name: tensor}
+    )
+    message = rf"llama: no rule uses \['{name}'\] of the source: a LlamaForCausalLM .*If it may do"
+    with pytest.raises(ValueError, match=message):
+        hf_tx.from_hf(tmp_path)
+    hf_tx.from_hf(hf.LlamaForCausalLM.from_pretrained(tmp_path))  # the way out
+
+
+KINDS = ("weight", "bias")
+
+
+def test_weights_of_other_heads_are_told(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(hf.utils.logging.get_logger("hf_tx"), "propagate", True)
+    theirs = hf.BertForPreTraining(hf.BertConfig(**STANDARD)).eval()
+    randomise(theirs)
+    theirs.config.architectures = ["BertForPreTraining"]
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(NotExpressible, match="name one of these as architecture"):
+        hf_tx.from_hf(tmp_path)
+    ours, info = hf_tx.from_hf(tmp_path, architecture="BertForMaskedLM", output_loading_info=True)
+    others = {
+        f"{part}.{kind}" for part in ("bert.pooler.dense", "cls.seq_relationship") for kind in ("weight", "bias")
+    }
+    assert {name for name, why in info["dropped_keys"].items() if "another head" in why} == others
+    torch.testing.assert_close(ours(TOKENS).logits, theirs(TOKENS).prediction_logits)
+    assert "cls.seq_relationship.bias" in caplog.text
+    assert "left out of a BertForMaskedLM" in caplog.text
+
+    base, info = hf_tx.from_hf(tmp_path, architecture="BertModel", output_loading_info=True)
+    assert {name.split(".")[0] for name in info["dropped_keys"]} == {"cls"}
+    torch.testing.assert_close(base(TOKENS).pooler_output, theirs.bert(TOKENS).pooler_output)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_a_class_is_chosen(name: str, tmp_path: Path) -> None:
+    theirs = llama() if name == "llama" else build(SEQ2SEQ["t5"])
+    theirs.save_pretrained(tmp_path)
+    chosen = {"llama": ("LlamaModel", "TxDecoderModel"), "t5": ("T5EncoderModel", "TxEncoderModel")}[name]
+    for architecture in chosen:
+        ours = hf_tx.from_hf(tmp_path, architecture=architecture)
+        assert type(ours).__name__ == chosen[1]
+        expected = theirs.get_encoder()(TOKENS) if name == "t5" else theirs.model(TOKENS)
+        torch.testing.assert_close(ours(TOKENS).last_hidden_state, expected.last_hidden_state)
+    with pytest.raises(NotExpressible, match="NoModel"):
+        hf_tx.from_hf(tmp_path, architecture="NoModel")
+    with pytest.raises(ValueError, match=r"source\.base_model"):
+        hf_tx.from_hf(theirs, architecture=chosen[0])
+
+
+def test_a_head_that_is_missing_has_a_way_out(tmp_path: Path) -> None:
+    theirs = llama()
+    theirs.save_pretrained(tmp_path)
+    edit_weights(tmp_path, lambda state: {key: value for key, value in state.items() if key != "lm_head.weight"})
+    with pytest.raises(ValueError, match=r"fills \['lm_head.weight'\]; architecture = 'LlamaModel' reads the model"):
+        hf_tx.from_hf(tmp_path)
+    ours = hf_tx.from_hf(tmp_path, architecture="LlamaModel")
+    torch.testing.assert_close(ours(TOKENS).last_hidden_state, theirs.model(TOKENS).last_hidden_state)
+
+
+@pytest.mark.parametrize("names", ["as_saved", "old"])
+def test_names_of_wrappers_are_no_part_of_a_source(names: str, tmp_path: Path) -> None:
+    theirs = llama()
+    theirs.save_pretrained(tmp_path)
+    base = "model." if names == "as_saved" else ""
+    edit_weights(
+        tmp_path, lambda state: {f"_orig_mod.{key.replace('model.', base)}": value for key, value in state.items()}
+    )
+    torch.testing.assert_close(hf_tx.from_hf(tmp_path)(TOKENS).logits, theirs(TOKENS).logits)
+    with pytest.raises(ValueError, match=r"pass the model in it, source\._orig_mod"):
+        hf_tx.from_hf(torch.compile(theirs))
+    theirs.model.layers[0] = torch.compile(theirs.model.layers[0], backend="eager")
+    ours = hf_tx.from_hf(theirs)
+    assert torch.equal(ours.model.layers[0].mlp.up_proj.weight, theirs.model.layers[0].mlp.up_proj.weight)
+    with pytest.raises(ValueError, match=r"pass the model in it, model\._orig_mod"):
+        hf_tx.to_hf(torch.compile(ours))
+    ours.model = torch.compile(ours.model, backend="eager")
+    assert torch.equal(hf_tx.to_hf(ours).model.embed_tokens.weight, theirs.model.embed_tokens.weight)
+
+
 def test_norms_of_heads_of_which_one_is_missing_or_too_many() -> None:
     theirs = build(CAUSAL["stablelm_qk_norm"])
     norms = theirs.model.layers[1].self_attn.k_layernorm.norms

@@ -14,6 +14,7 @@ import torch
 import transformers
 from accelerate import cpu_offload, disk_offload, infer_auto_device_map
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tiny_models import FAMILIES, SIZES, TOKENS, VOCABULARY, assert_close, build, config_of, enlarge, tokens
 from torch import nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
@@ -650,3 +651,146 @@ def test_backend_is_a_keyword_of_loading(family: str, tmp_path: Path) -> None:
     assert type(model).from_pretrained(tmp_path).config._attn_implementation == "sdpa", (
         "the default, not what was saved"
     )
+
+
+# ------------------------------------------------------------------------------------------- names of wrappers
+WRAPPED: dict[str, Callable[[str], str]] = {
+    "torch.compile": lambda name: f"_orig_mod.{name}",
+    "DataParallel": lambda name: f"module.{name}",
+    "both": lambda name: f"module._orig_mod.{name}",
+    "both, the other way round": lambda name: f"_orig_mod.module.{name}",
+    "torch.compile of a part": lambda name: name.replace("layers.0.", "layers.0._orig_mod.", 1),
+    "FSDP and checkpointing": lambda name: (
+        "_fsdp_wrapped_module."
+        + name.replace("layers.1.", "layers.1._fsdp_wrapped_module._checkpoint_wrapped_module.")
+    ),
+}
+
+
+def rename_weights(folder: Path, rename: Callable[[str], str | None]) -> None:
+    """Give the weights of a checkpoint other names, or leave them out, in files and index."""
+    for file in folder.glob("*.safetensors"):
+        state = {rename(name): weight for name, weight in load_file(file).items()}
+        save_file({name: weight for name, weight in state.items() if name}, file, metadata={"format": "pt"})
+    for file in folder.glob("*.index.json"):
+        index = json.loads(file.read_text("utf-8"))
+        index["weight_map"] = {rename(name): shard for name, shard in index["weight_map"].items()}
+        file.write_text(json.dumps(index), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("family", "wrapper", "shard_size"),
+    [
+        *(("decoder", wrapper, "5GB") for wrapper in WRAPPED),
+        *((family, "both", "20KB") for family in FAMILIES),
+        ("encoder_decoder", "torch.compile of a part", "5GB"),
+    ],
+)
+def test_names_of_wrappers_are_no_part_of_a_checkpoint(
+    family: str, wrapper: str, shard_size: str, tmp_path: Path
+) -> None:
+    cls = HEADS[family][LM_AUTO[family].__name__]
+    model = enlarge(cls(config_of(family)))
+    model.save_pretrained(tmp_path, max_shard_size=shard_size, include_code=False)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1 or shard_size == "20KB"
+    rename_weights(tmp_path, WRAPPED[wrapper])
+    loaded, info = cls.from_pretrained(tmp_path, output_loading_info=True)
+    same_weights(model, loaded)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    base = AutoModel.from_pretrained(tmp_path)  # another class, whose names are shorter
+    same_weights(model.base_model, base)
+    loaded.save_pretrained(tmp_path / "again", include_code=False)
+    with safe_open(tmp_path / "again" / "model.safetensors", framework="pt") as file:
+        assert set(file.keys()) <= set(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("family", "wraps"),
+    [*(("decoder", wraps) for wraps in ("all", "base", "layer", "parallel")), ("encoder_decoder", "base")],
+)
+def test_wrapped_models_save_what_the_model_in_them_does(family: str, wraps: str, tmp_path: Path) -> None:
+    cls = HEADS[family][LM_AUTO[family].__name__]
+    model, other = enlarge(cls(config_of(family))), enlarge(cls(config_of(family)))
+    model.save_pretrained(tmp_path / "plain", include_code=False)
+    expected = load_file(tmp_path / "plain" / "model.safetensors")
+    state = None
+    if wraps == "all":
+        state = torch.compile(model).state_dict()
+    elif wraps == "parallel":
+        state = nn.DataParallel(torch.compile(model)).state_dict()
+    for each in (model, other):
+        stack = next(module for module in each.modules() if isinstance(module, TxStack))
+        if wraps == "base":
+            each.model = torch.compile(each.model)
+        elif wraps == "layer":
+            stack.layers[0] = torch.compile(stack.layers[0])
+    model.save_pretrained(tmp_path / "wrapped", state_dict=state, include_code=False)
+    written = load_file(tmp_path / "wrapped" / "model.safetensors")
+    assert written.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert torch.equal(weight, written[name])
+    with torch.no_grad():  # as a resumed run does, into a model that is wrapped as well
+        for weight in other.parameters():
+            weight.zero_()
+    assert not other.load_state_dict(written, strict=False).unexpected_keys
+    same_weights(model, other)
+
+
+def test_a_wrapper_says_that_it_loads_nothing() -> None:
+    model = enlarge(hf_tx.TxDecoderForCausalLM(config_of("decoder")))
+    with pytest.raises(RuntimeError, match="load the TxDecoderForCausalLM inside of the wrapper"):
+        torch.compile(model).load_state_dict(model.state_dict(), strict=False)
+
+
+def test_a_weight_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    build("decoder").save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    state["_orig_mod.norm.weight"] = state["norm.weight"] + 1
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"_orig_mod\.norm\.weight and norm\.weight, which are one weight"):
+        AutoModel.from_pretrained(tmp_path)
+
+
+def other_name(name: str) -> str:
+    return f"backbone.{name}"
+
+
+@every_family
+def test_a_load_that_fills_nothing_of_a_stack_is_an_error(family: str, tmp_path: Path) -> None:
+    build(family).save_pretrained(tmp_path, include_code=False)
+    stack = "decoder" if family == "encoder_decoder" else "model"
+    rename_weights(tmp_path, lambda name: f"backbone.{name}" if stack in ("model", name.split(".")[0]) else name)
+    for cls in HEADS[family].values():
+        with pytest.raises(
+            ValueError, match=rf"{tmp_path}: fills none of the \d+ weights of the {stack} .*'backbone\."
+        ):
+            cls.from_pretrained(tmp_path)
+    mapping = {r"^backbone\.": ""}
+    _, info = AutoModel.from_pretrained(tmp_path, key_mapping=mapping, output_loading_info=True)
+    assert not info["missing_keys"]
+
+
+@every_family
+def test_only_what_fills_nothing_is_an_error(family: str, tmp_path: Path) -> None:
+    """Fresh heads, sizes that are to be ignored, and a model that is asked for without weights go on as before."""
+    cls = HEADS[family][LM_AUTO[family].__name__]
+    model = enlarge(cls(config_of(family)))
+    model.save_pretrained(tmp_path)
+    for kind in HEADS[family].values():
+        same_weights(kind.from_pretrained(tmp_path).base_model, model.base_model)
+    loaded = cls.from_pretrained(None, config=model.config, state_dict={})
+    assert loaded.num_parameters() == model.num_parameters()
+    parts = ("encoder_", "decoder_") if family == "encoder_decoder" else ("",)
+    fewer = {**{f"{part}vocab_size": 7 for part in parts}, **dict.fromkeys(TOKENS), "decoder_start_token_id": None}
+    if family != "encoder_decoder":
+        del fewer["decoder_start_token_id"]
+    _, info = cls.from_pretrained(tmp_path, **fewer, ignore_mismatched_sizes=True, output_loading_info=True)
+    assert info["mismatched_keys"]
+    wider = {f"{part}hidden_size": 48 for part in parts}
+    if family == "encoder_decoder":
+        wider["decoder_cross_attention_hidden_size"] = 48
+    with pytest.raises(ValueError, match="fills none of the"):
+        cls.from_pretrained(tmp_path, **wider, ignore_mismatched_sizes=True)
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        cls.from_pretrained(tmp_path, **wider)

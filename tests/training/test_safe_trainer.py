@@ -14,7 +14,7 @@ from child_process import environment
 from safetensors.torch import load_file
 from tiny_models import build
 from training.runs import SAVES, STEPS, run_for
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from hf_tx.models.mixers import MIXERS
@@ -142,3 +142,67 @@ def test_matrices_are_decayed_and_nothing_else(mixer: str, trainer: Any) -> None
     decayed = trainer.get_decay_parameter_names(object.__new__(trainer), model)
     matrices = {name for name, weight in model.named_parameters() if weight.ndim > 1}
     assert set(decayed) == matrices
+
+
+# ----------------------------------------------------------------------------------------------------------- wrappers
+def test_a_compiled_model_trains_saves_and_resumes_as_itself(tmp_path: Path) -> None:
+    graphs = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def compiled() -> Any:
+        return torch.compile(build("decoder", head="lm", num_hidden_layers=1), backend=backend)
+
+    settings = dict(max_steps=2, save_steps=1, gradient_accumulation_steps=1)
+    first = run_for(tmp_path, compiled(), **settings)
+    names = set(compiled()._orig_mod.state_dict())
+    first.train()
+    assert graphs, "not compiled any more"
+    first.save_model(str(tmp_path / "final"))
+    for folder in (tmp_path / "final", tmp_path / "checkpoint-1"):
+        assert set(load_file(folder / "model.safetensors")) <= names
+    again = run_for(tmp_path, compiled(), **settings)
+    again._load_from_checkpoint(str(tmp_path / "final"))
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], weight), name
+
+
+def compile_layers(model: Any) -> Any:
+    for idx, layer in enumerate(model.model.layers):
+        model.model.layers[idx] = torch.compile(layer, backend="eager")
+    return model
+
+
+def compile_base(model: Any) -> Any:
+    model.model = torch.compile(model.model, backend="eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        compile_layers,
+        compile_base,
+        torch.nn.DataParallel,
+        lambda model: torch.nn.DataParallel(torch.compile(model)),
+        lambda model: torch.compile(torch.nn.DataParallel(compile_base(model))),
+    ],
+)
+def test_a_trainer_takes_models_out_of_their_wrappers(wrap: Any, tmp_path: Path) -> None:
+    model = build("decoder", head="lm")
+    names = set(model.state_dict())
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to=[])
+    assert TxTrainer(wrap(model), arguments).model is model
+    assert set(model.state_dict()) == names
+
+
+def test_the_library_saves_what_is_in_a_compiled_model(tmp_path: Path) -> None:
+    model = build("decoder", head="lm")
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
+    Trainer(torch.compile(model, backend="eager"), arguments).save_model(str(tmp_path))
+    loaded, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    for name, weight in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight), name

@@ -1,0 +1,38 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Errors that say what is wrong with a folder or a name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers as hf
+
+import hf_tx
+from hf_tx.common.loading import loading
+
+
+@pytest.mark.parametrize("name", ["/missing", "./missing", "a/b/c"])
+def test_a_folder_that_is_not_there(name: str) -> None:
+    message = f"--model {name}: cannot be loaded: there is no such folder"
+    with pytest.raises(OSError, match=message), loading("--model", name):
+        pass
+
+
+def test_names_on_the_hub_are_not_asked_for_here() -> None:
+    for name in ("owner/name", "name"):
+        with loading("--model", name):
+            pass
+
+
+def test_gguf_says_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    for place in (tmp_path, tmp_path / "model.gguf"):
+        with pytest.raises(ValueError, match="GGUF .*gguf_file="):
+            hf_tx.from_hf(place)
+
+
+@pytest.mark.parametrize("config", [hf.Gemma3Config, hf.Mistral3Config])
+def test_a_model_that_reads_more_than_text_names_its_text_model(config: Any, tmp_path: Path) -> None:
+    config().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"from_hf\(model\.language_model\)"):
+        hf_tx.from_hf(tmp_path)
