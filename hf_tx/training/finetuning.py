@@ -163,7 +163,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
     trainer = task_trainer(task, model, options)
     trainer.add_callback(drawn)
     trainer.check_first_batch()
-    arguments.prepare_push(options)
+    arguments.prepare_push(options, model.get_base_model() if arguments.lora_r else model)
     return Finetuning(arguments, trainer, tokenizer, found_by, task, new)
 
 

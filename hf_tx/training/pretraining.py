@@ -161,7 +161,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     )
     trainer.add_callback(drawn)
     trainer.check_first_batch()
-    arguments.prepare_push(options)
+    arguments.prepare_push(options, model)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
     return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
 
