@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """A folder becomes a repository on the Hub, as it was asked for or not at all."""
 
-import fnmatch
 import json
 import os
 import re
@@ -11,15 +10,12 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
+from ..common.checkpoint_files import SETTINGS, matches
 from ..models.hub_repositories import find_repository
 from .repository import IGNORED, check_repository, pushed_files
 
-#: What a load reads. Of an earlier model, beside the files of another, it would give a model that is neither.
-_READ = (
-    *("*.safetensors", "*.bin", "*.index.json", "config.json", "generation_config.json", "adapter_config.json"),
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),
-    *("modules.json", "*processor_config.json"),
-)
+# Of an earlier model, beside the files of another, these would give a model that is neither.
+_READ = (*SETTINGS, "*.safetensors", "*.bin", "*.index.json", "vocab.*", "merges.txt", "*.model")
 
 
 def push_folder(
@@ -144,9 +140,7 @@ def _refuse_another(name: str, revision: str | None, token: str | None, model: t
 
 def _refuse_left(name: str, revision: str | None, token: str | None, pushed: Iterable[str]) -> None:
     there = set(HfApi(token=token).list_repo_files(name, revision=revision)) - set(pushed)
-    left = sorted(
-        file for file in there if any(fnmatch.fnmatch(file, pattern) for pattern in _READ) and "/" not in file
-    )
+    left = sorted(file for file in there if matches(file, _READ) and "/" not in file)
     if left:
         raise ValueError(
             f"{name}: holds {', '.join(left)}, which this push would not replace, and which would be read with it: "

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from ..common.checkpoint_files import check_files
 from ..common.loading import loading
 from ..common.options import json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
@@ -334,6 +335,7 @@ def _tokenizer(
     """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
     all."""
     if arguments.tokenizer is not None:
+        check_files(arguments.tokenizer, weights=False)
         with loading("--tokenizer", arguments.tokenizer):
             return AutoTokenizer.from_pretrained(arguments.tokenizer)
     folder = arguments.scratch / "tokenizer"

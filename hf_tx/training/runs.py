@@ -19,6 +19,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import HubStrategy, SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
+from ..common.checkpoint_files import check_files
 from ..common.options import flag
 from ..hub import DataRecord, Result, RunRecord, license_of, open_repository, push_folder, read_data_card, write_card
 from ..objectives import Objective
@@ -146,6 +147,7 @@ class RunArguments(DataArguments):
                     f"--resume: there is no checkpoint in {self.output}; a run that broke off before its first one "
                     "begins anew without --resume."
                 )
+            check_files(last)
             options.resume_from_checkpoint = last
         self._made = next(
             (path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
@@ -18,6 +17,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.utils import logging
 
+from ..common.checkpoint_files import check_files
 from ..hub.cards import RECORD
 from ..hub.push import open_repository
 from ..objectives import Objective
@@ -151,6 +151,7 @@ class _Safe(Trainer):
             ValueError: they cannot be read, or are those of another model.
         """
         with _reading(resume_from_checkpoint):
+            check_files(resume_from_checkpoint)
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -369,10 +370,12 @@ class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
 
 @contextmanager
 def _reading(checkpoint: str | None) -> Iterator[None]:
-    """Say of which checkpoint an error speaks."""
+    """Say of which checkpoint an error speaks: a broken file can raise an error of any kind."""
     try:
         yield
-    except (RuntimeError, ValueError, SafetensorError) as error:
+    except ImportError:
+        raise
+    except Exception as error:
         raise ValueError(
             f"{checkpoint}: cannot be gone on from, since it is broken or of another run: {error}"
         ) from error
