@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .messages import message_of
+
 
 @contextmanager
 def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
@@ -16,6 +18,6 @@ def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
     except ImportError:  # a package that is needed, which says so itself
         raise
     except OSError as error:
-        raise OSError(f"{what} {name}: cannot be loaded: {error}") from error
+        raise OSError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
     except Exception as error:
-        raise ValueError(f"{what} {name}: cannot be loaded: {error or type(error).__name__}") from error
+        raise ValueError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error

@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..common.checkpoint_files import check_files
+from ..common.messages import message_of
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 
@@ -101,7 +102,7 @@ def _weights(folder: Path) -> list[Problem]:
         try:
             _, info = cls.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
         except Exception as error:
-            return [Problem("weights", "config.json", f"does not load: {' '.join(str(error).split())}")]
+            return [Problem("weights", "config.json", f"does not load: {message_of(error)}")]
     return [
         Problem("weights", "model.safetensors", f"{what}: {', '.join(sorted(map(str, info[key]))[:5])}")
         for key, what in (
@@ -120,7 +121,7 @@ def _tokenizer(folder: Path) -> list[Problem]:
         with without_warnings():
             AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # of many kinds: its files, its code, a package that it needs
-        return [Problem("files", "tokenizer_config.json", f"does not load: {' '.join(str(error).split())}")]
+        return [Problem("files", "tokenizer_config.json", f"does not load: {message_of(error)}")]
     return []
 
 
@@ -159,7 +160,7 @@ def _card(folder: Path) -> list[Problem]:
         ModelCard.load(path)  # also reads the results of evaluations
         data = metadata_load(path) or {}
     except Exception as error:
-        return [Problem("card", "README.md", f"its front matter cannot be read: {' '.join(str(error).split())}")]
+        return [Problem("card", "README.md", f"its front matter cannot be read: {message_of(error)}")]
     problems = []
     if not data.get("license"):
         problems.append("front matter names no license: add one, such as `license: apache-2.0`.")

@@ -3,10 +3,9 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from huggingface_hub.dataclasses import strict
-
 from .configuration_base import TxStackConfig
 from .configuration_checks import require, require_known
+from .configuration_strict import strict
 from .mixers import CROSS_MIXERS, MIXERS
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along

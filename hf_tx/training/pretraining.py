@@ -74,7 +74,11 @@ class PretrainingArguments(RunArguments):
         metadata={"action": "extend", "help": "Text files of another domain, for bits per byte there: of causal-lm."},
     )
     config_changes: str = field(
-        default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 64}'."}
+        default="{}",
+        metadata={
+            "help": "Other fields of the config, such as '{\"sliding_window\": 64}'. Default of a window: a quarter "
+            "of the context."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -236,6 +240,8 @@ class Pretraining(Run):
                 f"{name} mixers".strip(): ", ".join(stack.mixers),
                 f"{name} hidden size".strip(): stack.hidden_size,
             }
+            if not stack.is_heterogeneous and stack.sliding_window is not None:
+                facts[f"{name} window".strip()] = stack.sliding_window
         return facts | {"vocabulary": len(self.tokenizer), "context": self.arguments.context_length}
 
     def training_facts(self) -> dict[str, Any]:
