@@ -4,6 +4,7 @@
 import fnmatch
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -38,25 +39,26 @@ def check_files(folder: str | os.PathLike[str], weights: bool = True) -> None:
     Raises:
         ValueError: a file is empty, cut off or otherwise broken, or weights are there as a pickle alone.
     """
-    path = Path(folder)
-    if not path.is_dir():
-        return
-    names = sorted(file.name for file in path.iterdir() if file.is_file())
+    for name, problem in broken_files(Path(folder), weights):
+        raise ValueError(f"{Path(folder, name)}: {problem}")
+
+
+def broken_files(folder: Path, weights: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield the name of each file that [`check_files`] refuses, and what is wrong with it."""
+    names = sorted(file.name for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
     for name in names:
         if matches(name, SETTINGS + STATE + WEIGHTS if weights else SETTINGS):
             try:
-                _CHECKS[Path(name).suffix](path / name)
+                _CHECKS[Path(name).suffix](folder / name)
             except (ValueError, SafetensorError) as error:
-                raise ValueError(
-                    f"{path / name}: is broken, perhaps cut off: {error}. Copy or save it anew."
-                ) from error
+                yield name, f"is broken, perhaps cut off: {error}. Copy or save it anew."
     for name in names if weights else ():
         kind = "adapter_model" if name.startswith("adapter") else "model"
-        if matches(name, PICKLES) and not any(path.glob(f"{kind}*.safetensors")):
-            raise ValueError(
-                f"{folder}: holds no weights in safetensors, and pickles ({name}) can run code when they are read: "
-                "load it with transformers if you trust it, and save it anew."
+        if matches(name, PICKLES) and not any(folder.glob(f"{kind}*.safetensors")):
+            reason = (
+                f"the folder holds no weights in safetensors, and pickles ({name}) can run code when they are read"
             )
+            yield name, f"{reason}: load it with transformers if you trust it, and save it anew."
 
 
 def _check_json(file: Path) -> None:

@@ -18,7 +18,7 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..common.checkpoint_files import check_files
+from ..common.checkpoint_files import broken_files
 from ..common.messages import message_of
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
@@ -73,11 +73,9 @@ def check_repository(folder: str | os.PathLike[str]) -> list[Problem]:
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{folder}: holds no config.json, so it is no model.")
-    try:
-        check_files(path)
-    except ValueError as error:  # the checks would stumble over it
-        return [Problem("files", path.name, str(error))]
-    problems: list[Problem] = []
+    problems = [Problem("files", name, message) for name, message in broken_files(path)]
+    if problems:  # the checks would stumble over them
+        return problems
     for check in (_weights, _tokenizer, _code, _card, _secrets, _pickles):
         problems += check(path)
     return problems
