@@ -17,6 +17,7 @@ from typing import Any
 
 from hf_tx.cli import BAD_INPUT
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.messages import message_of
 from hf_tx.common.options import json_option
 from hf_tx.training import Healing, HealingSettings
 
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         results = healing.run()
         summarise(results, healing.output)
     except BAD_INPUT as error:
-        print(f"distill.py: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"distill.py: error: {message_of(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("distill.py: interrupted; what was not saved yet is lost", file=sys.stderr)

@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 import hf_tx
 from hf_tx.cli.arguments import parse_options
+from hf_tx.common.messages import message_of
 from hf_tx.common.options import flag
 from hf_tx.common.whole import write_json
 from hf_tx.evaluation import UnigramModel
@@ -70,7 +71,9 @@ class Arguments:
     mixers: str = field(default="full", metadata={"help": "The mixer of each layer, such as 'sliding*3,full'."})
     encoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's encoder."})
     decoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's decoder."})
-    sliding_window: int | None = field(default=None, metadata={"help": "The window of sliding layers, in tokens."})
+    sliding_window: int | None = field(
+        default=None, metadata={"help": "Tokens in the window of layers with one. Default: a quarter of the context."}
+    )
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend to train with."})
     vocab_size: int = field(default=4096, metadata={"help": "The most tokens of the tokenizer."})
     context_length: int = field(default=256, metadata={"help": "The most tokens that the model sees at a time."})
@@ -379,7 +382,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 job = prepare(parse(argv), scratch)
             except (ValueError, StrictDataclassError, ImportError) as error:
-                raise JobFailed(error, 2) from error
+                raise JobFailed(message_of(error), 2) from error
             run(job, scratch, started)
             return 0
     except JobFailed as failure:

@@ -9,11 +9,12 @@ python scripts/sample.py runs/quickstart-encoder --prompt "My fellow [MASK], tha
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +37,41 @@ class _WithoutHfTx:
             raise ModuleNotFoundError("hf_tx is blocked: a checkpoint has to load without it", name=name)
 
 
+@contextlib.contextmanager
+def reading(name: str | Path) -> Iterator[None]:
+    """Say which folder or file is broken: the libraries raise errors of any kind.
+
+    Raises:
+        ValueError: with its name.
+    """
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{name}: cannot be loaded: {error}") from error
+
+
 def load(folder: str) -> tuple[Any, Any]:
     """Return the model and the tokenizer of a checkpoint.
 
     Raises:
         OSError: there is no checkpoint in the folder.
-        ValueError: the checkpoint is of a model that does not write.
+        ValueError: the checkpoint is of a model that does not write, or is broken.
     """
     import transformers
 
     if not Path(folder, "config.json").is_file():
         raise FileNotFoundError(f"{folder!r} holds no checkpoint: there is no config.json")
-    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    with reading(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     auto_class = next((name for name in AUTO_CLASSES if name in getattr(config, "auto_map", {})), None)
     if auto_class is None:
         raise ValueError(f"{folder!r}: the auto_map of its config names none of {', '.join(AUTO_CLASSES)}")
-    model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True)
-    # The tokenizer is not of hf_tx, but its loader reads the config of the model.
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    with reading(folder):
+        model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True, use_safetensors=True)
+        # The tokenizer is not of hf_tx, but its loader reads the config of the model.
+        return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 
 
 def loss_on(model: Any, batch: dict[str, list[Any]]) -> float:
@@ -128,7 +146,10 @@ def run(arguments: argparse.Namespace) -> None:
         ValueError: the checkpoint or a prompt does not serve.
     """
     model, tokenizer = load(arguments.checkpoint)
-    loss = loss_on(model, json.loads(arguments.batch.read_text("utf-8"))) if arguments.batch else None
+    loss = None
+    if arguments.batch:
+        with reading(arguments.batch):
+            loss = loss_on(model, json.loads(arguments.batch.read_text("utf-8")))
     if tokenizer.mask_token is not None:
         samples = fill_in(model, tokenizer, arguments.prompt)
     else:

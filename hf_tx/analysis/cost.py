@@ -13,6 +13,7 @@ from transformers import AutoConfig
 from transformers.modeling_utils import PreTrainedModel
 
 from ..common.loading import loading
+from ..common.messages import message_of
 from .counting import DataFreeModel, TooManyOperations
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
@@ -157,7 +158,7 @@ def estimate(
     except Exception as error:  # whatever goes wrong inside a model that is not ours
         raise ValueError(
             f"{model_class.__name__} cannot be counted at context = {context}: running it without data failed with "
-            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            f"{type(error).__name__}: {message_of(error)[:300]}"
             + ("" if attn_implementation == "eager" else "; try attn_implementation='eager'")
         ) from error
     return Estimate(

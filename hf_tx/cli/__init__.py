@@ -8,6 +8,7 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
+from ..common.messages import message_of
 from ..models.version import __version__
 from . import check, convert, estimate, plugins, push
 from .launch import chat, serve
@@ -55,5 +56,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return arguments.run(arguments)
     except BAD_INPUT as error:
-        print(f"hf-tx {arguments.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"hf-tx {arguments.command}: error: {message_of(error)}", file=sys.stderr)
         return 2

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar, cast, overload
 import yaml  # type: ignore[import-untyped]
 from transformers import HfArgumentParser
 
+from ..common.messages import message_of
 from . import BAD_INPUT
 
 Options = TypeVar("Options")
@@ -80,7 +81,7 @@ def run_script(
     try:
         run(argv)
     except BAD_INPUT as error:
-        print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{name}: error: {message_of(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         print(f"{name}: {str(error) or interrupted}", file=sys.stderr)

@@ -54,6 +54,13 @@ class Launcher:
 
         import hf_tx
 
+        from ..common.checkpoint_files import check_files
+
+        for (
+            argument
+        ) in arguments.arguments:  # the library would open pickles, and tell the clients alone what is broken
+            check_files(argument.rpartition("=")[2])
+
         for name in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
             if name.startswith("Tx"):
                 setattr(transformers, name, getattr(hf_tx, name))

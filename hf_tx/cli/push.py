@@ -9,8 +9,9 @@ HELP = "Check a model's folder, and push it to the Hub in one commit, without wh
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="of the model, with its card")
     parser.add_argument("repository", metavar="NAME", help="name, or owner/name; made if it is not there")
-    parser.add_argument("--private", action="store_true", default=None, help="a new repository is private")
+    parser.add_argument("--private", action="store_true", default=None, help="the repository is private")
     parser.add_argument("--revision", metavar="BRANCH", help="made if it is not there (default: main)")
+    parser.add_argument("--overwrite", action="store_true", help="replace all that the branch holds")
     parser.add_argument("--commit-message", metavar="TEXT", default="Upload model", help="what the commit says")
 
 
@@ -23,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
         private=arguments.private,
         revision=arguments.revision,
         commit_message=arguments.commit_message,
+        overwrite=arguments.overwrite,
     )
     print(commit.commit_url)
     return 0

@@ -6,16 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .messages import message_of
+
 
 @contextmanager
 def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of which option or argument an error speaks: those of the library may speak of the connection alone."""
+    """Say of which option or argument an error speaks: those of the library may speak of the connection alone. The
+    block loads something and does nothing else: the library and those below it raise errors of any kind for a broken
+    file."""
     try:
         _require_place(name)
         yield
-    except (OSError, ValueError) as error:
-        kind = OSError if isinstance(error, OSError) else ValueError
-        raise kind(f"{what} {name}: cannot be loaded: {error}") from error
+    except ImportError:  # a package that is needed, which says so itself
+        raise
+    except OSError as error:
+        raise OSError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
+    except Exception as error:
+        raise ValueError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
 
 
 def _require_place(name: str | os.PathLike[str]) -> None:

@@ -16,6 +16,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
+from ..common.loading import loading
 from .checks import Skip
 from .tools import build_large, padded_columns, place, tokens
 
@@ -238,7 +239,8 @@ def model_subject(
     elif isinstance(model, str | Path):
         if not Path(model).is_dir():
             raise ValueError(f"model = {str(model)!r}: is no folder.")
-        config = config or AutoConfig.from_pretrained(str(model), trust_remote_code=trust_remote_code)
+        with loading("model", model):
+            config = config or AutoConfig.from_pretrained(str(model), trust_remote_code=trust_remote_code)
         kind = class_of(config, str(model), trust_remote_code)
     else:
         raise ValueError(f"model = {model!r}: must be a class, a folder or a model.")

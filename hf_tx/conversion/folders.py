@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import cached_file
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from ..common.checkpoint_files import check_files
 from ..common.loading import loading
 from ..common.whole import whole_folder
 from ..models.version import __version__
@@ -65,8 +66,8 @@ def convert_checkpoint(
         The converted model.
 
     Raises:
-        ValueError: the target has something in it, options that have no meaning in this direction, or a tokenizer or
-            a card that does not load; and see [`from_hf`], [`to_hf`] and [`extend_context`].
+        ValueError: the target has something in it, options that have no meaning in this direction, a file that is
+            broken, or a tokenizer or a card that does not load; and see [`from_hf`], [`to_hf`] and [`extend_context`].
     """
     target = Path(target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -84,6 +85,7 @@ def convert_checkpoint(
         raise ValueError(f"model_type = {model_type!r}: is for the way back; the source says what it is.")
     if context_method is not None and context is None:
         raise ValueError(f"context_method = {context_method!r}: needs context, the length of the texts.")
+    check_files(source)
     tokenizer, (said, card_of_source) = _tokenizer(source), _card_of(source)
     if back:
         model = to_hf(_load_ours(source, dtype), model_type)
@@ -144,7 +146,10 @@ def _load_ours(source: str | Path, dtype: str | None) -> Any:
     if not config.architectures:
         raise ValueError(f"{source}: config.json names no architectures.")
     cls = class_named(config.architectures[0])
-    model, info = cls.from_pretrained(source, dtype=dtype or "auto", output_loading_info=True)
+    with loading("source", source):
+        model, info = cls.from_pretrained(
+            source, dtype=dtype or "auto", use_safetensors=True, output_loading_info=True
+        )
     for keys, what in (("missing_keys", "lacks weights"), ("unexpected_keys", "holds tensors that have no place")):
         if info[keys]:
             raise ValueError(f"{source}: {what}, such as {min(info[keys])}: it is no whole {cls.__name__}.")
@@ -188,6 +193,7 @@ def _copy_sentence_modules(source: str | Path, target: Path) -> None:
                 f"{source}: {path} holds a pickle, which can run code when it is read; save the checkpoint anew with "
                 "sentence-transformers, which writes safetensors."
             )
+        check_files(Path(source, path))
     names = [Path(name) for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")]
     names += [path / name for path in after for name in ("config.json", "model.safetensors")]
     for name in names:

@@ -19,6 +19,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from ..common.checkpoint_files import check_files
+from ..common.loading import loading
+
 AUTO_CLASSES: dict[str, Any] = {
     "causal-lm": AutoModelForCausalLM,
     "masked-lm": AutoModelForMaskedLM,
@@ -65,15 +68,17 @@ def load_model(
 
     Raises:
         ValueError: an unknown task, a model that is not for it, or weights that the checkpoint lacks: they would be
-            drawn at random.
+            drawn at random; or a file that is broken, or a pickle.
         OSError: there is no such model.
     """
     if auto_class is None and task not in AUTO_CLASSES:
         raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-    with of_known_kind(name, task):
+    check_files(name)
+    with loading("model", name):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+    with loading("model", name), of_known_kind(name, task):
         model, report = (auto_class or AUTO_CLASSES[task]).from_pretrained(
-            name, trust_remote_code=trust_remote_code, output_loading_info=True, **options
+            name, trust_remote_code=trust_remote_code, use_safetensors=True, output_loading_info=True, **options
         )
     missing = sorted(report["missing_keys"])
     if missing:

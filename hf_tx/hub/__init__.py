@@ -4,7 +4,7 @@
 from .cards import DataRecord, Result, RunRecord, write_card
 from .comparison import ComparisonRecord, MixerCost, Training, Trial, quality_table, write_comparison
 from .data_cards import license_of, read_data_card
-from .push import push_folder
+from .push import open_repository, push_folder
 from .repository import Problem, check_repository
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Trial",
     "check_repository",
     "license_of",
+    "open_repository",
     "push_folder",
     "quality_table",
     "read_data_card",

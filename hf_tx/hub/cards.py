@@ -121,7 +121,10 @@ class RunRecord:
             ValueError: it has a field that no record has, or lacks one.
         """
         path = Path(folder, RECORD)
-        stored = json.loads(path.read_text("utf-8"))
+        try:
+            stored = dict(json.loads(path.read_text("utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: is no record of a run: {error}.") from error
         unknown = stored.keys() - {each.name for each in fields(cls)}
         if unknown:
             raise ValueError(f"{path}: holds {', '.join(sorted(unknown))}, which no record has.")

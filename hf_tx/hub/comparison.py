@@ -137,7 +137,7 @@ class ComparisonRecord:
             for name, kind in (("data", DataRecord), ("costs", MixerCost), ("trials", Trial), ("trainings", Training)):
                 stored[name] = [kind(**each) for each in stored[name]]
             return cls(**stored)
-        except (TypeError, KeyError, json.JSONDecodeError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"{path}: is no record of a comparison: {error}.") from error
 
     # ---------------------------------------------------------------------------------------------- what was found

@@ -15,8 +15,11 @@ import transformers
 from huggingface_hub import ModelCard, metadata_load
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
+from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from ..common.checkpoint_files import broken_files
+from ..common.messages import message_of
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 
@@ -37,7 +40,7 @@ class Problem:
     """One thing that is wrong with a repository.
 
     Attributes:
-        rule: `weights`, `code`, `card`, `secrets` or `pickles`.
+        rule: `files`, `weights`, `code`, `card`, `secrets` or `pickles`.
         file: the file, from the folder.
         message: what is wrong, and what to do.
     """
@@ -53,9 +56,10 @@ class Problem:
 def check_repository(folder: str | os.PathLike[str]) -> list[Problem]:
     """Check what is about to become a repository.
 
-    The weights load without a tensor that is missing or left over; the code that the config names is whole; the card
-    has front matter that the Hub accepts, with a licence; no file holds a secret; and none is a pickle, which runs
-    code when it is loaded. Nothing of the folder is executed: weights are loaded by installed classes.
+    Files are whole, and the tokenizer loads; the weights load without a tensor that is missing or left over; the code
+    that the config names is whole; the card has front matter that the Hub accepts, with a licence; no file holds a
+    secret; and none is a pickle, which runs code when it is loaded. Nothing of the folder is executed: weights are
+    loaded by installed classes.
 
     Args:
         folder: of a model.
@@ -69,8 +73,10 @@ def check_repository(folder: str | os.PathLike[str]) -> list[Problem]:
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{folder}: holds no config.json, so it is no model.")
-    problems: list[Problem] = []
-    for check in (_weights, _code, _card, _secrets, _pickles):
+    problems = [Problem("files", name, message) for name, message in broken_files(path)]
+    if problems:  # the checks would stumble over them
+        return problems
+    for check in (_weights, _tokenizer, _code, _card, _secrets, _pickles):
         problems += check(path)
     return problems
 
@@ -94,7 +100,7 @@ def _weights(folder: Path) -> list[Problem]:
         try:
             _, info = cls.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
         except Exception as error:
-            return [Problem("weights", "config.json", f"does not load: {' '.join(str(error).split())}")]
+            return [Problem("weights", "config.json", f"does not load: {message_of(error)}")]
     return [
         Problem("weights", "model.safetensors", f"{what}: {', '.join(sorted(map(str, info[key]))[:5])}")
         for key, what in (
@@ -104,6 +110,17 @@ def _weights(folder: Path) -> list[Problem]:
         )
         if info[key]
     ]
+
+
+def _tokenizer(folder: Path) -> list[Problem]:
+    if not (folder / "tokenizer_config.json").is_file():
+        return []
+    try:
+        with without_warnings():
+            AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # of many kinds: its files, its code, a package that it needs
+        return [Problem("files", "tokenizer_config.json", f"does not load: {message_of(error)}")]
+    return []
 
 
 def _code(folder: Path) -> list[Problem]:
@@ -141,7 +158,7 @@ def _card(folder: Path) -> list[Problem]:
         ModelCard.load(path)  # also reads the results of evaluations
         data = metadata_load(path) or {}
     except Exception as error:
-        return [Problem("card", "README.md", f"its front matter cannot be read: {' '.join(str(error).split())}")]
+        return [Problem("card", "README.md", f"its front matter cannot be read: {message_of(error)}")]
     problems = []
     if not data.get("license"):
         problems.append("front matter names no license: add one, such as `license: apache-2.0`.")

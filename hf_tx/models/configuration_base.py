@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from typing import Any, ClassVar
 
-from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_rope_utils import RopeParameters
 
@@ -25,6 +24,7 @@ from .configuration_checks import (
     require,
 )
 from .configuration_storage import TxConfigMixin, check_version
+from .configuration_strict import strict
 from .mixers import MIXERS, expand_pattern
 from .plugin_loading import require_plugins, used_plugins
 from .positions import POSITIONS

@@ -6,10 +6,9 @@ from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says whi
 # isort: split
 from typing import TYPE_CHECKING, ClassVar
 
-from huggingface_hub.dataclasses import strict
-
 from .configuration_base import TxStackConfig
 from .configuration_checks import require, require_known
+from .configuration_strict import strict
 from .mixers import CROSS_MIXERS, MIXERS
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along

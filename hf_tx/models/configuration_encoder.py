@@ -6,11 +6,11 @@ from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says whi
 # isort: split
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 
 from .configuration_base import TxStackConfig
 from .configuration_checks import check_tied_size, require, require_known
+from .configuration_strict import strict
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_encoder import TxEncoderModel  # noqa: F401

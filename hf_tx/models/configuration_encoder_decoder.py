@@ -6,13 +6,13 @@ from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says whi
 # isort: split
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
 from .configuration_checks import check_crosses, require
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder import TxEncoderConfig
 from .configuration_storage import ALIASES, TxConfigMixin, check_version
+from .configuration_strict import strict
 from .version import __version__
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along

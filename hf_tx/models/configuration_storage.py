@@ -13,6 +13,7 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.utils import logging
 
 from .configuration_checks import check_labels
+from .hub_repositories import PushesAsAsked, repository_of_save
 from .registry import nearest
 from .version import __version__
 
@@ -58,7 +59,7 @@ _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
 )
 
 
-class TxConfigMixin:
+class TxConfigMixin(PushesAsAsked):
     """How a config of any family treats unknown keys, its version, and the code that travels with it."""
 
     #: Auto class to "module.Class" of every class that a checkpoint of this family can be loaded with.
@@ -175,7 +176,12 @@ class TxConfigMixin:
             include_code: write the code, and the `auto_map` that lets others load the checkpoint without hf_tx.
                 Default: yes.
             **kwargs: for the upload.
+
+        Raises:
+            ValueError: the repository is there and is not as `private` says; nothing has been saved or sent.
         """
+        if push_to_hub:
+            kwargs["repo_id"] = repository_of_save(save_directory, kwargs)
         if dropped := {key for key in self._without_function() if getattr(self, key, None) is not None}:
             logger.warning(f"not saved, since the model does not read them: {', '.join(sorted(dropped))}")
         self.hf_tx_version = __version__

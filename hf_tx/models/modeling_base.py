@@ -10,6 +10,7 @@ from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
 from .checkpoint_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
+from .hub_repositories import PushesAsAsked, repository_of_save
 from .mixers import MIXERS
 from .norms import RMSNorm
 from .plugin_loading import find_backend
@@ -23,7 +24,7 @@ def stack_configs(config: Any) -> list[Any]:
 _LOSSES = ("full", "chunked")
 
 
-class TxPreTrainedModel(PreTrainedModel):
+class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     """Base of all models.
 
     Args:
@@ -198,6 +199,7 @@ class TxPreTrainedModel(PreTrainedModel):
         save_directory: Any,
         is_main_process: bool = True,
         state_dict: dict[str, Any] | None = None,
+        push_to_hub: bool = False,
         *args: Any,
         include_code: bool = True,
         **kwargs: Any,
@@ -208,20 +210,26 @@ class TxPreTrainedModel(PreTrainedModel):
             save_directory: folder to write to.
             is_main_process: as in the library.
             state_dict: as in the library.
+            push_to_hub: as in the library; with `private`, the repository is so or nothing is sent.
             *args: as in the library.
             include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
                 with `trust_remote_code=True` and without hf_tx.
             **kwargs: as in the library.
+
+        Raises:
+            ValueError: the repository is there and is not as `private` says; nothing has been saved or sent.
         """
         if state_dict is None and any(unwrapped(name) != name for name, _ in self.named_parameters()):
             state_dict = self.state_dict()  # a module in it is wrapped, such as one that is compiled
         if state_dict is not None:
             state_dict = unwrap_names(state_dict)
+        if push_to_hub:
+            kwargs["repo_id"] = repository_of_save(save_directory, kwargs)
         if not all(weight.is_contiguous() for weight in self.parameters()):
             # Views of one storage: the library asks where each ends, which only contiguous tensors can say.
             state = self.state_dict() if state_dict is None else state_dict
             state_dict = {name: weight.contiguous() for name, weight in state.items()}
-        args = (is_main_process, state_dict, *args)
+        args = (is_main_process, state_dict, push_to_hub, *args)
         if include_code:
             super().save_pretrained(save_directory, *args, **kwargs)
             return

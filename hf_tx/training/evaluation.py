@@ -12,6 +12,7 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig
 
+from ..common.checkpoint_files import check_files
 from ..common.loading import loading
 from ..common.options import flag, json_option
 from ..common.whole import write_json
@@ -205,6 +206,7 @@ def _check_models(arguments: EvaluationArguments) -> None:
     """
     for name in arguments.model:
         # A misspelt name or a model of another kind must not show after an hour with the models before it.
+        check_files(name)
         with loading("--model", name):
             config = AutoConfig.from_pretrained(name, trust_remote_code=arguments.trust_remote_code)
         with of_known_kind(name, str(arguments.objective or arguments.task)), torch.device("meta"):

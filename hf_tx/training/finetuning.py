@@ -16,6 +16,7 @@ from transformers import (
     set_seed,
 )
 
+from ..common.checkpoint_files import check_files
 from ..common.loading import loading
 from ..common.options import flag
 from ..evaluation.loading import longest_input
@@ -126,6 +127,7 @@ def prepare_finetuning(arguments: FinetuningArguments, options: FinetuningOption
 def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Finetuning":
     kind = TASKS[arguments.task]
     hub = {"trust_remote_code": arguments.trust_remote_code}
+    check_files(arguments.model)
     with loading("--model", arguments.model):
         config = AutoConfig.from_pretrained(arguments.model, **hub)
         tokenizer = AutoTokenizer.from_pretrained(arguments.model, **hub)
@@ -163,7 +165,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
     trainer = task_trainer(task, model, options)
     trainer.add_callback(drawn)
     trainer.check_first_batch()
-    arguments.prepare_push(options)
+    arguments.prepare_push(options, model.get_base_model() if arguments.lora_r else model)
     return Finetuning(arguments, trainer, tokenizer, found_by, task, new)
 
 
@@ -271,9 +273,9 @@ def load_for_task(name: str, task: Task, **options: Any) -> tuple[Any, list[str]
         setattr(config, field_name, value)
     if config.pad_token_id is None:
         config.pad_token_id = task.tokenizer.pad_token_id
-    model, report = task.auto_class.from_pretrained(
-        name, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **options
-    )
+    options |= dict(ignore_mismatched_sizes=True, output_loading_info=True, use_safetensors=True)
+    with loading("model", name):
+        model, report = task.auto_class.from_pretrained(name, config=config, dtype=torch.float32, **options)
     mismatched = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
     embeddings = model.get_input_embeddings()
     names = [key for key, weight in model.named_parameters(remove_duplicate=False) if weight is embeddings.weight]

@@ -16,6 +16,8 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoConfig, AutoTokenizer, TrainerState, TrainingArguments, set_seed
 
+from ..common.checkpoint_files import check_files
+from ..common.loading import loading
 from ..common.whole import write_json
 from ..conversion import from_hf
 from ..conversion.building import changes_with_mixers, class_named
@@ -99,17 +101,18 @@ def load_language_model(
             cannot be converted.
         OSError: there is no checkpoint.
     """
-    try:
+    check_files(source)
+    with loading("model", source):
         config = AutoConfig.from_pretrained(source)
-    except OSError as error:  # which may speak of the connection alone
-        raise OSError(f"{source}: no checkpoint can be loaded from there: {error}") from error
     options: dict[str, Any] = dict(
         attn_implementation=attn_implementation, dtype=torch.float32, output_loading_info=True
     )
     try:
         if config.model_type.startswith("hf_tx"):
             config = _changed_config(source, config, mixers, config_changes)
-            model, info = class_named(config.architectures[0]).from_pretrained(source, config=config, **options)
+            model, info = class_named(config.architectures[0]).from_pretrained(
+                source, config=config, use_safetensors=True, **options
+            )
         else:
             model, info = from_hf(source, mixers=mixers, config_changes=config_changes, **options)
     except RuntimeError as error:
@@ -342,10 +345,8 @@ def _recipe(source: str | os.PathLike[str], model: Any, context_length: int | No
             or too short.
     """
     family = model.config.model_type.removeprefix("hf_tx_").replace("_", "-")
-    try:
+    with loading("tokenizer", source):
         tokenizer = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{source}: its tokenizer cannot be loaded: {error}") from error
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token  # as usual for decoders; it fills the last row and is never learnt
     for name in _SPECIAL_TOKENS[family]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from ..common.checkpoint_files import check_files
 from ..common.loading import loading
 from ..common.options import json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
@@ -73,7 +74,11 @@ class PretrainingArguments(RunArguments):
         metadata={"action": "extend", "help": "Text files of another domain, for bits per byte there: of causal-lm."},
     )
     config_changes: str = field(
-        default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 64}'."}
+        default="{}",
+        metadata={
+            "help": "Other fields of the config, such as '{\"sliding_window\": 64}'. Default of a window: a quarter "
+            "of the context."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -161,7 +166,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     )
     trainer.add_callback(drawn)
     trainer.check_first_batch()
-    arguments.prepare_push(options)
+    arguments.prepare_push(options, model)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
     return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
 
@@ -235,6 +240,8 @@ class Pretraining(Run):
                 f"{name} mixers".strip(): ", ".join(stack.mixers),
                 f"{name} hidden size".strip(): stack.hidden_size,
             }
+            if not stack.is_heterogeneous and stack.sliding_window is not None:
+                facts[f"{name} window".strip()] = stack.sliding_window
         return facts | {"vocabulary": len(self.tokenizer), "context": self.arguments.context_length}
 
     def training_facts(self) -> dict[str, Any]:
@@ -334,6 +341,7 @@ def _tokenizer(
     """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
     all."""
     if arguments.tokenizer is not None:
+        check_files(arguments.tokenizer, weights=False)
         with loading("--tokenizer", arguments.tokenizer):
             return AutoTokenizer.from_pretrained(arguments.tokenizer)
     folder = arguments.scratch / "tokenizer"

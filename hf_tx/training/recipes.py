@@ -17,9 +17,11 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import Score, UnigramModel, score_causal_lm, score_targets
+from ..models.configuration_base import TxStackConfig
 from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
+from ..models.mixer import Mixer
 from ..models.mixers import MIXERS, expand_pattern
 from ..objectives import CausalLM, Continuation, MaskedLM, TokenObjective
 from ..objectives.texts import encode_texts
@@ -31,6 +33,8 @@ _HELD_OUT_MASKED = 0.15
 # More than that teaches more in a short training (Wettig et al., 2023, https://huggingface.co/papers/2202.08005).
 _TRAINING_MASKED = 0.3
 _BAR = "scoring the held-out text"
+# Windows and chunks of a context.
+_PARTS = 4
 
 Example = dict[str, list[int]]
 Batch = dict[str, torch.Tensor]
@@ -87,7 +91,8 @@ class Recipe(ABC):
     @classmethod
     @abstractmethod
     def config(cls, **fields: Any) -> PreTrainedConfig:
-        """Return the config of the model; of an encoder-decoder, both stacks get fields that have no prefix."""
+        """Return the config of the model; of an encoder-decoder, both stacks get fields that have no prefix. Where
+        mixers have a window or chunks, and no size is given, it is a quarter of the context."""
 
     def token_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the tokenizer decides."""
@@ -134,7 +139,7 @@ class DecoderRecipe(Recipe):
     @classmethod
     def config(cls, **fields: Any) -> TxDecoderConfig:
         """Return the config of the model."""
-        return TxDecoderConfig(**fields)
+        return TxDecoderConfig(**_with_sizes(fields))
 
     def token_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the tokenizer decides."""
@@ -179,7 +184,7 @@ class EncoderRecipe(Recipe):
     @classmethod
     def config(cls, **fields: Any) -> TxEncoderConfig:
         """Return the config of the model."""
-        return TxEncoderConfig(**fields)
+        return TxEncoderConfig(**_with_sizes(fields))
 
     def held_out_batches(self, documents: Sequence[Document], batch_size: int) -> list[Batch]:
         """Return batches whose masks are the same in every run."""
@@ -228,7 +233,7 @@ class EncoderDecoderRecipe(Recipe):
             # Without any, both keep the window, and the config refuses it.
             if windowed and stack not in windowed:
                 stack.pop("sliding_window", None)
-        return TxEncoderDecoderConfig(**stacks, **ids)
+        return TxEncoderDecoderConfig(**{name: _with_sizes(stack) for name, stack in stacks.items()}, **ids)
 
     def token_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the tokenizer decides."""
@@ -290,9 +295,29 @@ def _lines(texts: Sequence[str]) -> list[str]:
     return [line for line in lines if len(line) >= 80] or lines
 
 
+def _mixers(fields: dict[str, Any]) -> dict[str, Mixer]:
+    names = expand_pattern(
+        fields.get("mixers", "full"), fields.get("num_hidden_layers", TxStackConfig.num_hidden_layers)
+    )
+    return {name: MIXERS.get(name) for name in names}
+
+
 def _has_window(fields: dict[str, Any]) -> bool:
-    mixers = expand_pattern(fields["mixers"], fields["num_hidden_layers"])
-    return any("sliding_window" in MIXERS.get(name).needs for name in mixers)
+    return any("sliding_window" in mixer.needs for mixer in _mixers(fields).values())
+
+
+def _with_sizes(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a stack in which attention that is to see a part of the context does: with sizes that are
+    not given for the context, a window would be missing, and one chunk could hold all."""
+    size = max(1, fields.get("max_position_embeddings", TxStackConfig.max_position_embeddings) // _PARTS)
+    sized = dict(fields)
+    if sized.get("sliding_window") is None and not sized.get("per_layer_config") and _has_window(sized):
+        sized["sliding_window"] = size
+    for name, mixer in _mixers(sized).items():
+        if mixer.is_attention and hasattr(mixer.options, "chunk_size"):
+            options = sized.get("mixer_options") or {}
+            sized["mixer_options"] = {**options, name: {"chunk_size": size, **options.get(name, {})}}
+    return sized
 
 
 def _unigram(unigram: UnigramModel, documents: Sequence[Document]) -> Score:

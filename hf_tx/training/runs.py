@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import SchedulerType, get_last_checkpoint
+from transformers.trainer_utils import HubStrategy, SchedulerType, get_last_checkpoint
 
 from ..analysis.plots import import_pyplot, plot_losses
+from ..common.checkpoint_files import check_files
 from ..common.options import flag
-from ..hub import DataRecord, Result, RunRecord, license_of, push_folder, read_data_card, write_card
+from ..hub import DataRecord, Result, RunRecord, license_of, open_repository, push_folder, read_data_card, write_card
 from ..objectives import Objective
 from .data import DataArguments
 from .interruption import StopOnInterrupt
@@ -60,6 +60,7 @@ class RunOptions(TrainingArguments):
     save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
     report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
+    hub_strategy: str = field(default="end", metadata={"help": "When to push: only at the end."})  # type: ignore
     remove_unused_columns: bool = field(default=False, metadata={"help": "The rows hold what the model needs."})
 
     def __post_init__(self) -> None:
@@ -72,6 +73,15 @@ class RunOptions(TrainingArguments):
                 if value is not None and not fits(value):
                     raise ValueError(f"--{name} {value}: must be {rule}.")
         super().__post_init__()
+        if self.hub_strategy != HubStrategy.END or self.hub_always_push:
+            strategy = HubStrategy(self.hub_strategy).value
+            raise ValueError(
+                f"--hub_strategy {strategy}, --hub_always_push {self.hub_always_push}: a run "
+                "pushes its result alone, at its end; leave them out."
+            )
+        given = [f"--{name}" for name in ("hub_model_id", "hub_revision") if getattr(self, name) is not None]
+        if given and not self.push_to_hub:
+            raise ValueError(f"{', '.join(given)}: is an option of --push_to_hub; give it, or leave it out.")
         if self.use_cpu and self.deepspeed:
             from deepspeed import init_distributed
 
@@ -137,6 +147,7 @@ class RunArguments(DataArguments):
                     f"--resume: there is no checkpoint in {self.output}; a run that broke off before its first one "
                     "begins anew without --resume."
                 )
+            check_files(last)
             options.resume_from_checkpoint = last
         self._made = next(
             (path for path in [*reversed(self.scratch.parents), self.scratch] if not path.exists()), None
@@ -167,17 +178,27 @@ class RunArguments(DataArguments):
         if self._made is not None and options.should_save:
             shutil.rmtree(self._made, ignore_errors=True)
 
-    def prepare_push(self, options: TrainingArguments) -> None:
-        """Make the repository on the Hub, so that a wrong token shows before the training. What is pushed is the
-        result, once it is whole and has been checked; not what is on the way."""
+    def prepare_push(self, options: TrainingArguments, model: Any) -> None:
+        """Make the repository on the Hub, so that a wrong token, or a repository that is not as the options say, shows
+        before the training. What is pushed is the result, once it is whole and has been checked; not what is on the
+        way.
+
+        Raises:
+            ValueError, HfHubHTTPError: see [`push_folder`].
+        """
         self.repository = None
         if options.push_to_hub:
             name = options.hub_model_id or Path(self.output).resolve().name
             self.repository = name
             options.push_to_hub = False
             if options.should_save:
-                api = HfApi(token=options.hub_token)
-                self.repository = api.create_repo(name, private=options.hub_private_repo, exist_ok=True).repo_id
+                self.repository = open_repository(
+                    name,
+                    private=options.hub_private_repo,
+                    token=options.hub_token,
+                    revision=options.hub_revision,
+                    model=(model.config.model_type, type(model).__name__),
+                )
 
 
 def make_objective(
@@ -379,7 +400,13 @@ class Run(ABC):
             write_card(folder, record)
             shutil.rmtree(self.arguments.scratch, ignore_errors=True)
             if self.arguments.repository is not None and not stop.interrupted:
-                push_folder(folder, self.arguments.repository, token=trainer.args.hub_token)
+                push_folder(
+                    folder,
+                    self.arguments.repository,
+                    private=trainer.args.hub_private_repo,
+                    token=trainer.args.hub_token,
+                    revision=trainer.args.hub_revision,
+                )
             print(self._table(record), flush=True)
         if stop.interrupted:
             raise KeyboardInterrupt("interrupted; what was learnt until then is saved, and --resume goes on from it")

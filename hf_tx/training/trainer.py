@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from transformers.utils import logging
 
+from ..common.checkpoint_files import check_files
 from ..hub.cards import RECORD
+from ..hub.push import open_repository
 from ..objectives import Objective
 from .epochs import SetEpoch
 from .wrappers import without_wrappers
 
+logger = logging.get_logger(__name__)
 #: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
 UNFINISHED = "_unfinished"
 
@@ -150,6 +153,7 @@ class _Safe(Trainer):
             ValueError: they cannot be read, or are those of another model.
         """
         with _reading(resume_from_checkpoint):
+            check_files(resume_from_checkpoint)
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -188,13 +192,57 @@ class _Safe(Trainer):
         return os.path.join(folder, UNFINISHED) if self._stages else folder
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Make the repository as the library does. What it is not to hold, the pickled options of the run, which the
-        library writes before each push, is named where the Hub's client looks for it."""
+        """Make the repository as the library does, and the branch. What it is not to hold, the pickled options of the
+        run, which the library writes before each push, is named where the Hub's client looks for it.
+
+        Raises:
+            ValueError: the repository is there and is not as visible as is asked for, holds another model, or cannot
+                be written; or the revision is no branch.
+        """
+        pushing = getattr(self, "push_in_progress", None)
         super().init_hf_repo(token, private)
+        self.push_in_progress = pushing
+        if self.is_world_process_zero():
+            model: Any = getattr(self.model, "saved_model", self.model)
+            model = model.get_base_model() if hasattr(model, "get_base_model") else model
+            config = getattr(model, "config", None)
+            open_repository(
+                str(self.hub_model_id),
+                private=self.args.hub_private_repo if private is None else private,
+                token=self.args.hub_token if token is None else token,
+                revision=self.args.hub_revision,
+                model=None if config is None else (config.model_type, type(model).__name__),
+            )
         ignored = Path(str(self.args.output_dir), ".gitignore")
         if self.is_world_process_zero() and not ignored.exists():
             ignored.parent.mkdir(parents=True, exist_ok=True)
             ignored.write_text(f"{TRAINING_ARGS_NAME}\n", "utf-8")
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **keywords: Any,
+    ) -> Any:
+        """Push as the library does, which looks at `private` only where it has not pushed before.
+
+        Raises:
+            ValueError: see `init_hf_repo`.
+        """
+        self.init_hf_repo(token, private)
+        return super().push_to_hub(commit_message, blocking, token, revision, private, **keywords)
+
+    def _finish_current_push(self) -> None:
+        """Wait as the library does, and say what has not arrived."""
+        super()._finish_current_push()
+        pushing = getattr(self, "push_in_progress", None)
+        for job in pushing.jobs if pushing is not None else ():
+            if job.done() and (error := job.exception()) is not None:
+                logger.warning(f"a checkpoint was not pushed: {error}")
+        self.push_in_progress = None
 
     def create_model_card(self, *arguments: Any, **keywords: Any) -> None:
         """Draft a card as the library does, unless the one that was written from the records of a run is there."""
@@ -326,10 +374,12 @@ class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
 
 @contextmanager
 def _reading(checkpoint: str | None) -> Iterator[None]:
-    """Say of which checkpoint an error speaks."""
+    """Say of which checkpoint an error speaks: a broken file can raise an error of any kind."""
     try:
         yield
-    except (RuntimeError, ValueError, SafetensorError) as error:
+    except ImportError:
+        raise
+    except Exception as error:
         raise ValueError(
             f"{checkpoint}: cannot be gone on from, since it is broken or of another run: {error}"
         ) from error

@@ -137,11 +137,15 @@ def test_added_tokens_and_the_chat_template_travel_along(source: Path, tmp_path:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("tokenizer.json", b"{", "its tokenizer does not load: "),
+        ("tokenizer.json", b"{", "tokenizer.json: is broken, perhaps cut off: "),
         ("README.md", b"---\na: [\n---\n", "README.md cannot be read: "),
-        ("model.safetensors", b"torn", "model.safetensors: is no whole file of weights: "),
-        ("config.json", b"{", "is not a valid JSON file"),
-        ("pytorch_model.bin", b"PK\x03\x04", "source: holds no weights in safetensors, and pickles ("),
+        ("model.safetensors", b"torn", "model.safetensors: is broken, perhaps cut off: "),
+        ("config.json", b"{", "config.json: is broken, perhaps cut off: "),
+        (
+            "pytorch_model.bin",
+            b"PK\x03\x04",
+            "pytorch_model.bin: the folder holds no weights in safetensors, and pickles (",
+        ),
     ],
 )
 def test_a_broken_file_is_named_and_nothing_is_left(

@@ -20,9 +20,17 @@ LFS_FROM = 10_000
 
 @dataclass
 class Repository:
-    """Commits by branch, oldest first; each commit is all files."""
+    """Commits by branch, oldest first; each commit is all files.
+
+    Attributes:
+        private: whether its owner alone sees it.
+        moved_to: the name that it has now.
+        tags: commits by tag.
+    """
 
     private: bool = False
+    moved_to: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
     branches: dict[str, list[str]] = field(default_factory=lambda: {"main": []})
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
@@ -123,7 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def create(self) -> None:
         asked = json.loads(self._body())
-        repo = f"{asked.get('organization') or USER}/{asked['name']}"
+        owner = asked.get("organization") or USER
+        repo = f"{owner}/{asked['name']}"
+        if owner != USER:
+            self._refuse(403, "", f"You don't have the rights to create a model under the namespace {owner}")
+            return
         status = 409 if repo in self.hub.repositories else 200
         if status == 200:
             made = self.hub.repositories[repo] = Repository(
@@ -141,6 +153,22 @@ class _Handler(BaseHTTPRequestHandler):
         repository.branches[revision] = list(repository.branches["main"])
         self._answer(200, b"")
 
+    def auth_check(self, repo: str, write: str) -> None:
+        self._repository(repo)
+        if write and not (self._allowed() and repo.startswith(f"{USER}/")):
+            self._refuse(403, "", "You have no right to write here")
+            return
+        self._answer(200, b"")
+
+    def refs(self, repo: str) -> None:
+        repository = self._repository(repo)
+        branches = {name: commits[-1] for name, commits in repository.branches.items()}
+        listed = [
+            [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha} for name, sha in refs.items()]
+            for kind, refs in (("heads", branches), ("tags", repository.tags))
+        ]
+        self._answer(200, {"branches": listed[0], "tags": listed[1], "converts": []})
+
     def validate_yaml(self) -> None:
         self._body()
         self._answer(200, {"errors": [], "warnings": []})
@@ -152,7 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
             return
         siblings = [{"rfilename": name} for name in repository.commits[sha]]
-        self._answer(200, {"id": repo, "sha": sha, "private": repository.private, "siblings": siblings, "tags": []})
+        name = repository.moved_to or repo
+        self._answer(200, {"id": name, "sha": sha, "private": repository.private, "siblings": siblings, "tags": []})
 
     def tree(self, repo: str, revision: str, under: str | None = None) -> None:
         repository = self._repository(repo)
@@ -251,6 +280,8 @@ ROUTES = [
     (("GET",), r"/api/whoami-v2", "whoami"),
     (("POST",), r"/api/repos/create", "create"),
     (("POST",), r"/api/validate-yaml", "validate_yaml"),
+    (("GET",), rf"/api/models/{_REPO}/auth-check(?P<write>(/write)?)", "auth_check"),
+    (("GET",), rf"/api/models/{_REPO}/refs", "refs"),
     (("POST",), rf"/api/models/{_REPO}/branch/{_REVISION}", "branch"),
     (("POST",), rf"/api/models/{_REPO}/preupload/{_REVISION}", "preupload"),
     (("POST",), rf"/api/models/{_REPO}/commit/{_REVISION}", "commit"),

@@ -58,7 +58,7 @@ FAULTS = {
     "weights_gone": (without("model.safetensors"), "weights: config.json: does not load: "),
     "weights_cut": (
         lambda folder: (folder / "model.safetensors").write_bytes(b"half"),
-        "weights: config.json: does not load: ",
+        "files: model.safetensors: is broken, perhaps cut off: ",
     ),
     "weights_missing": (
         tensors(lambda held: held.pop("model.norm.weight")),
@@ -68,6 +68,8 @@ FAULTS = {
         tensors(lambda held: held.update(spare=torch.zeros(2))),
         "weights: model.safetensors: tensors have no place in the model: spare",
     ),
+    "config_cut": (written("config.json", "{"), "files: config.json: is broken, perhaps cut off: "),
+    "tokenizer_broken": (written("tokenizer_config.json", "{}"), "files: tokenizer_config.json: does not load: "),
     "no_class": (config(architectures=["Nothing"]), "weights: config.json: architectures = ['Nothing']: names no"),
     "code_gone": (without("modeling_decoder.py"), "code: modeling_decoder.py: auto_map['AutoModel'] names it, and"),
     "import_gone": (without("norms.py"), "norms.py"),

@@ -200,7 +200,7 @@ def test_held_out_text_has_no_part_in_training(script, here, without_reload):
         (["--text", "tiny.txt"], "too little text: 5 bytes, where 320 are the least"),
         (["--context-length", "2048"], "too little text: 30,"),
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),
-        (["--mixers", "sliding"], "sliding_window"),
+        (["--mixers", "sliding", "--sliding-window", "0"], "error: sliding_window = 0: must be above 0"),
         (["--mixers", "full*x"], "'full*x' is not 'name' or 'name*count'"),
         (["--sliding-window", "4"], "no layer has a window"),
         (["--encoder-mixers", "full"], "--family decoder has one stack"),

@@ -157,11 +157,26 @@ def test_mixers_of_the_stacks():
     assert mixers_of("encoder-decoder", mixers="full", decoder_mixers="sliding,full", **window) == [full, mixed]
 
 
+def test_local_attention_sees_a_part_of_the_context():
+    size = SIZES["max_position_embeddings"] // 4
+    local, full = (["sliding", "full"], size), (["full", "full"], None)
+    for family in ("decoder", "encoder"):
+        assert mixers_of(family, mixers="sliding,full", sliding_window=None) == [local]
+        config = RECIPES[family].config(**SIZES, mixers="chunked,dilated")
+        assert (config.sliding_window, config.mixer_options) == (size, {"chunked": {"chunk_size": size}})
+        given = {"chunked": {"chunk_size": 3}}
+        config = RECIPES[family].config(**SIZES, mixers="chunked,global_local", sliding_window=5, mixer_options=given)
+        assert (config.sliding_window, config.mixer_options) == (5, given)
+    assert mixers_of("encoder-decoder", mixers="sliding,full") == [local, local]
+    assert mixers_of("encoder-decoder", encoder_mixers="sliding,full") == [local, full]
+    config = RECIPES["encoder-decoder"].config(**SIZES, decoder_mixers="chunked")
+    assert (config.encoder.mixer_options, config.decoder.mixer_options) == (None, {"chunked": {"chunk_size": size}})
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"mixers": "full", "sliding_window": 8}, "no layer has a window"),
-        ({"mixers": "sliding"}, "sliding_window"),
         ({"mixers": "slidding"}, "Did you mean 'sliding'"),
         ({"mixers": "full", "decoder_mixers": "fall"}, "Did you mean 'full'"),
     ],
