@@ -114,8 +114,8 @@ def read_lines(pieces: Iterator[str]) -> Iterator[str]:
     begun: list[str] = []
     for piece in pieces:
         *whole, last = StringIO(piece, newline="").readlines()
-        if begun and (whole or begun[-1].endswith("\r")):
-            # The end of the piece before may have been the first half of a line end.
+        if begun and (whole or begun[-1].endswith(("\n", "\r"))):
+            # Held back until now, since the piece may begin with the second half of its line end.
             *whole, last = StringIO("".join([*begun, *whole, last]), newline="").readlines()
             begun = []
         yield from whole
