@@ -63,7 +63,9 @@ def test_text_stays_text(tmp_path: Path) -> None:
 def test_cells_are_what_was_written(tmp_path: Path, end: str) -> None:
     cells = ["two\nlines", "with, a comma", 'a "quote"', "x\u2028y\u0085z\x0b\x0c", " \t", "w" * 300_000, "end\r\nend"]
     written = io.StringIO()
-    csv.writer(written, lineterminator=end).writerows([["text", "label"], *([cell, "a"] for cell in cells)])
+    csv.writer(written, lineterminator=end, quoting=csv.QUOTE_ALL).writerows(
+        [["text", "label"], *([cell, "a"] for cell in cells)]
+    )
     for mark in ("", "\ufeff"):
         rows = rows_of(tmp_path / "rows.csv", mark + written.getvalue())
         assert [row["text"] for row in rows] == cells
