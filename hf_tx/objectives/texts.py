@@ -21,7 +21,9 @@ def encode_words(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wanted: bool = True
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Encode texts like `encode_texts`. Returns their tokens, and the number of the word in which each token is
-    (nothing if they are not wanted). Long texts are read in pieces (see `cut_text`), so that memory is that of the tokens."""
+    (nothing if they are not wanted).
+
+    Long texts are read in pieces (see `cut_text`), so that the memory is that of the tokens."""
     tokens: list[list[int]] = [[] for _ in texts]
     words: list[list[int]] = [[] for _ in texts]
     # Unigram has its special tokens among the pieces of words too, and finds them; so they are spelt here.
