@@ -45,7 +45,14 @@ _DECOMPRESS: dict[str, Callable[[BinaryIO], Any]] = {
 }
 COMPRESSED = tuple(_DECOMPRESS)
 # What the readers above raise for bytes that are none of theirs, or cut off.
-_BROKEN: tuple[type[Exception], ...] = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+_BROKEN: tuple[type[Exception], ...] = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    RuntimeError,
+)
 
 
 def ending(path: str | os.PathLike[str]) -> str:
@@ -133,7 +140,7 @@ def _decompressed(path: str | os.PathLike[str], file: BinaryIO) -> Iterator[Any]
     try:
         with _DECOMPRESS[suffix](file) as content:
             yield content
-    except (*_BROKEN, OSError) as error:
+    except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk, not of what is on it
         raise ValueError(f"{str(path)!r} cannot be decompressed: {error}") from error

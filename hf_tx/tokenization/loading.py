@@ -91,7 +91,7 @@ def _kind_of(names: Sequence[str]) -> str:
         if not Path(name).is_file():
             raise FileNotFoundError(f"{name}: there is no such file")
         if not Path(name).stat().st_size:
-            raise ValueError(f"{name}: is empty")
+            raise ValueError(f"{name}: holds no rows: it is empty")
     kinds = {ending(name) for name in names}
     if len(kinds) > 1:
         raise ValueError(f"files of several kinds ({', '.join(sorted(kinds))}): give files of one kind.")

@@ -150,7 +150,7 @@ def test_datasets_that_do_not_serve(tmp_path):
         iter_dataset(tmp_path / "missing.jsonl")
     with pytest.raises(FileNotFoundError, match="dataset '.*bare' was not found"):
         iter_dataset(tmp_path / "bare")
-    with pytest.raises(ValueError, match=r"empty\.csv: is empty"):
+    with pytest.raises(ValueError, match=r"empty\.csv: holds no rows"):
         iter_dataset(tmp_path / "empty.csv")
     with pytest.raises(ValueError, match=r"rows\.jsonl' has no column 'body': its columns are 'text'"):
         iter_dataset(tmp_path / "rows.jsonl", column="body")

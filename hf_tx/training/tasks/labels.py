@@ -119,8 +119,9 @@ class Labels:
             # Names that are numbers themselves may count from 1.
             name = self.names[spelt] if not self._are_numbers and 0 <= spelt < len(self.names) else name
         if name not in self._numbers:
+            shown = spelt if self._whose == "model" and spelt is not None else label
             raise ValueError(
-                f"{where}: label {label!r} is none of the {len(self.names)} classes of the {self._whose}: "
+                f"{where}: label {shown!r} is none of the {len(self.names)} classes of the {self._whose}: "
                 f"{', '.join(self.names[:10])}{' ...' if len(self.names) > 10 else ''}."
             )
         return self._numbers[name]
