@@ -2,8 +2,11 @@
 """The options of a script, from the command line or from one file."""
 
 import json
+import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast, overload
@@ -77,9 +80,10 @@ def run_script(
     interrupted: str = "interrupted",
 ) -> int:
     """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C, with
-    what the interrupt says, or else `interrupted`."""
+    what the interrupt says, or else `interrupted`. What hf_tx logs is shown on stderr, by the first process alone."""
     try:
-        run(argv)
+        with _log_shown(name):
+            run(argv)
     except BAD_INPUT as error:
         print(f"{name}: error: {message_of(error)}", file=sys.stderr)
         return 2
@@ -87,6 +91,22 @@ def run_script(
         print(f"{name}: {str(error) or interrupted}", file=sys.stderr)
         return 130
     return 0
+
+
+@contextmanager
+def _log_shown(name: str) -> Iterator[None]:
+    logger = logging.getLogger("hf_tx")
+    before = logger.level, logger.propagate
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"{name}: %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 class _Yaml(yaml.SafeLoader):  # type: ignore[misc]

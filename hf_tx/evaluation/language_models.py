@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -190,9 +191,11 @@ def score_causal_lm(
         ValueError: a stride that would leave tokens out.
     """
     stride = context_length // 2 if stride is None else stride
-    windows = list(causal_windows(token_ids, context_length=context_length, stride=stride, bos_token_id=bos_token_id))
-    batches = []
-    for start in range(0, len(windows), batch_size):
-        inputs, targets = zip(*windows[start : start + batch_size], strict=True)
-        batches.append(({"input_ids": torch.tensor(inputs)}, torch.tensor(targets)))
-    return score_targets(model, batches, description=description)
+    windows = causal_windows(token_ids, context_length=context_length, stride=stride, bos_token_id=bos_token_id)
+
+    def batches() -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
+        while batch := list(islice(windows, batch_size)):
+            inputs, targets = zip(*batch, strict=True)
+            yield {"input_ids": torch.tensor(inputs)}, torch.tensor(targets)
+
+    return score_targets(model, batches(), description=description)

@@ -4,6 +4,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, get_args
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..common.pieces import cut_text, plain_encoder
 from ..models.losses import IGNORE
 from .language_models import causal_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
@@ -21,6 +23,9 @@ from .scores import Score
 
 # Windows are not longer than this unless asked for: many models allow more than a machine can hold.
 _LONGEST_WINDOW = 1024
+# Tokens before a piece of a text, with which it is decoded.
+_CONTEXT = 16
+_DIGESTED = 1 << 16
 Row = tuple[dict[str, list[int]], list[int]]
 
 
@@ -98,7 +103,7 @@ def evaluate_texts(
         unknown_bytes=sum(text.unknown_bytes for text in encoded),
         lossless=all(text.lossless for text in encoded),
         texts_digest=_digest(part for text in texts for part in ([text] if isinstance(text, str) else text)),
-        tokens_digest=_digest(" ".join(tokenizer.convert_ids_to_tokens(text.token_ids)) for text in encoded),
+        tokens_digest=_digest_tokens(tokenizer, encoded),
         settings=settings,
     )
 
@@ -165,40 +170,66 @@ def _encode(
     tokenizer: PreTrainedTokenizerBase, text: str | tuple[str, str], number: int, longest: int | None
 ) -> _Encoded:
     options: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
-    details = {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
     source: list[int] = []
-    if isinstance(text, str):
-        found = tokenizer(text, **options, **details)
-    else:
+    what = "text"
+    if not isinstance(text, str):
         first, text = text
-        source = tokenizer(first, **options)["input_ids"]
-        found = tokenizer(text_target=text, **options, **details)
-        for what, length in {"source": len(source), "target": len(found["input_ids"])}.items():
+        source, what = tokenizer(first, **options)["input_ids"], "text_target"
+    options |= {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
+    token_ids: list[int] = []
+    begin: list[int] = []
+    end: list[int] = []
+    num_unknown = unknown_bytes = 0
+    lossless = True
+    shared = list(range(len(tokenizer)))  # objects for the tokens of a long text
+    for piece in cut_text(text, plain_encoder(tokenizer)):
+        found = tokenizer(**{what: piece}, **options)
+        ids, special = found["input_ids"], found["special_tokens_mask"]
+        kept = [position for position, mark in enumerate(special) if not mark]
+        if not kept:
+            lossless = lossless and not piece
+            continue
+        if not token_ids:
+            begin = ids[: kept[0]]
+        end = ids[kept[-1] + 1 :]
+        new = [shared[ids[position]] for position in kept]
+        lossless = lossless and _gives_back(tokenizer, token_ids[-_CONTEXT:], new, piece)
+        token_ids += new
+        unknown = [position for position in kept if ids[position] == tokenizer.unk_token_id]
+        if unknown and not tokenizer.is_fast:
+            raise ValueError(
+                f"text {number} has {len(unknown)} unknown tokens, and a tokenizer without offsets does not tell what "
+                "they stand for: load its fast version"
+            )
+        spans = [found["offset_mapping"][position] for position in unknown]
+        num_unknown += len(unknown)
+        unknown_bytes += sum(len(piece[start:stop].encode("utf-8")) for start, stop in spans)
+    if what == "text_target":
+        for name, length in {"source": len(source), "target": len(begin) + len(token_ids) + len(end)}.items():
             if longest is not None and length > longest:
                 raise ValueError(
-                    f"text {number}: the {what} has {length:,} tokens, more than context_length = {longest:,}: "
+                    f"text {number}: the {name} has {length:,} tokens, more than context_length = {longest:,}: "
                     "shorten it, or raise context_length"
                 )
-    ids, special = found["input_ids"], found["special_tokens_mask"]
-    kept = [position for position, mark in enumerate(special) if not mark]
-    token_ids = [ids[position] for position in kept]
-    unknown = [position for position in kept if ids[position] == tokenizer.unk_token_id]
-    if unknown and not tokenizer.is_fast:
-        raise ValueError(
-            f"text {number} has {len(unknown)} unknown tokens, and a tokenizer without offsets does not tell what "
-            "they stand for: load its fast version"
-        )
-    spans = [found["offset_mapping"][position] for position in unknown]
     return _Encoded(
         token_ids=token_ids,
-        begin=ids[: kept[0]] if kept else [],
-        end=ids[kept[-1] + 1 :] if kept else [],
+        begin=begin,
+        end=end,
         source=source,
         num_bytes=len(text.encode("utf-8")),
-        num_unknown=len(unknown),
-        unknown_bytes=sum(len(text[start:stop].encode("utf-8")) for start, stop in spans),
-        lossless=tokenizer.decode(token_ids, clean_up_tokenization_spaces=False) == text,
+        num_unknown=num_unknown,
+        unknown_bytes=unknown_bytes,
+        lossless=lossless,
     )
+
+
+def _gives_back(tokenizer: PreTrainedTokenizerBase, before: list[int], new: list[int], text: str) -> bool:
+    """Return whether tokens that follow others are decoded to their text."""
+
+    def decoded(ids: list[int]) -> Any:
+        return tokenizer.decode(ids, clean_up_tokenization_spaces=False) if ids else ""
+
+    return decoded([*before, *new]) == decoded(before) + text
 
 
 def _causal_rows(
@@ -300,12 +331,28 @@ def _check_causal(model: PreTrainedModel, prefix_token_id: int, length: int) -> 
 
 def _check_vocabulary(model: Any, texts: Iterable[_Encoded]) -> None:
     size = model.get_input_embeddings().weight.shape[0]
-    largest = max(max([*text.token_ids, *text.begin, *text.end, *text.source], default=0) for text in texts)
+    largest = max(max(chain(text.token_ids, text.begin, text.end, text.source), default=0) for text in texts)
     if largest >= size:
         raise ValueError(
             f"the tokenizer gives token {largest}, and {type(model).__name__} has a vocabulary of {size}: use the "
             "tokenizer of the model"
         )
+
+
+def _digest_tokens(tokenizer: PreTrainedTokenizerBase, texts: Iterable[_Encoded]) -> str:
+    """Return the digest of the tokens of each text with spaces between them, without ever holding all of them."""
+    spelt = [
+        f" {token}".encode()
+        for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))  # type: ignore[union-attr]
+    ]
+    digest = hashlib.sha256()
+    for text in texts:
+        size = sum(len(spelt[token]) for token in text.token_ids)
+        digest.update(max(0, size - 1).to_bytes(8, "little"))
+        for start in range(0, len(text.token_ids), _DIGESTED):
+            part = b"".join(spelt[token] for token in text.token_ids[start : start + _DIGESTED])
+            digest.update(part if start else part[1:])
+    return digest.hexdigest()[:16]
 
 
 def _digest(parts: Iterable[str]) -> str:

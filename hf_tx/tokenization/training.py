@@ -33,6 +33,8 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
+from ..common.pieces import cut_text
+
 Algorithm = Literal["bpe", "wordpiece", "unigram"]
 Family = Literal["decoder", "encoder", "encoder-decoder"]
 
@@ -229,7 +231,7 @@ def _only_texts(texts: Iterable[str] | Iterable[list[str]]) -> Iterator[str]:
             if not isinstance(text, str):
                 raise ValueError(f"texts: item {number} holds {type(text).__name__}, not a string")
             blank = blank and not text.strip()
-            yield text
+            yield from cut_text(text)
     if blank:
         raise ValueError("texts holds no text: there is nothing to train on")
 

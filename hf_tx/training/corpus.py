@@ -9,7 +9,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from ..objectives.texts import encode_texts
-from ..tokenization import iter_texts
+from ..tokenization.corpus import iter_texts, texts_in
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Document:
 
 
 def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Read text files, each of which is a document. A directory stands for all `*.txt` files in it and below.
+    """Read text files, each of which is a document. A directory stands for all `*.txt` files (also
+    `*.txt.gz` and the like) in it and below.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -35,7 +36,7 @@ def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     files: list[Path] = []
     for path in map(Path, paths):
         # A directory without texts is left to iter_texts, which refuses it.
-        files += sorted(file for file in path.rglob("*.txt") if file.is_file()) or [path]
+        files += texts_in(path) or [path]
     return ["".join(iter_texts(file)) for file in files]
 
 

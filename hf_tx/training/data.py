@@ -3,12 +3,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from transformers.utils import logging
+
 from ..common.options import flag
-from ..tokenization.corpus import TABLES, check_table
+from ..tokenization.loading import load_rows
 from .corpus import read_documents, split_documents
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -189,24 +192,14 @@ def _split_texts(arguments: DataArguments) -> tuple[list[str], list[str]]:
     return texts, held_out
 
 
-def _loaded(names: Sequence[str], config: str | None) -> Any:
-    """Return the splits of a dataset by name."""
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetGenerationError
-
-    if len(names) == 1 and Path(names[0]).suffix.lower() not in TABLES:
-        if Path(names[0]).is_file():
-            raise ValueError(f"{names[0]}: is no {', '.join(TABLES)} file; give plain text as --text.")
-        builder, options = names[0], dict[str, Any](name=config)
-    else:
-        builder, options = _builder(names)
-        options = {**options, "data_files": list(names)}
-    try:
-        return load_dataset(builder, **options)
-    except (DatasetGenerationError, ValueError) as error:
-        raise ValueError(f"{' '.join(names)}: cannot be read: {error.__cause__ or error}") from error
-    except StopIteration as error:  # what the library raises for empty files
-        raise ValueError(f"{' '.join(names)}: holds no rows.") from error
+def _loaded(names: Sequence[str], config: str | None) -> dict[str, Any]:
+    """Return the splits of a dataset by name, and say how many rows they have."""
+    splits = load_rows(names, config)
+    counts = ", ".join(
+        f"{len(rows):,} rows" + (f" of {name}" if len(splits) > 1 else "") for name, rows in splits.items()
+    )
+    logger.info(f"{' '.join(names)}: {counts} were read.")
+    return splits
 
 
 def _split_named(name: str, loaded: Any, names: Sequence[str]) -> Any:
@@ -226,17 +219,3 @@ def _first_rows(rows: Any, most: int | None, names: Sequence[str], purpose: str)
     if not len(rows):
         raise ValueError(f"{' '.join(names)}: there is nothing to {purpose}.")
     return rows if most is None else rows.select(range(min(most, len(rows))))
-
-
-def _builder(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return what of the library reads these files, and with which options."""
-    suffixes = {Path(name).suffix.lower() for name in names}
-    for name in names:
-        if Path(name).suffix.lower() not in TABLES:
-            raise ValueError(f"{name}: is no {', '.join(TABLES)} file; several names must be files of one kind.")
-        if not Path(name).is_file():
-            raise FileNotFoundError(f"{name}: there is no such file.")
-        check_table(name)
-    if len(suffixes) > 1:
-        raise ValueError(f"files of several kinds ({', '.join(sorted(suffixes))}): give files of one kind.")
-    return TABLES[suffixes.pop()]

@@ -263,7 +263,7 @@ class Pretraining(Run):
             return [self.result("loss", loss, command, *self._unigram_loss())]
         found = [self.result("loss", loss, command)]
         train, held_out = self.texts
-        unigram = UnigramModel(encode_texts(self.tokenizer, train), len(self.tokenizer))
+        unigram = UnigramModel(self._tokens(train), len(self.tokenizer))
         measured, baseline = self._score(held_out, unigram)
         command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
         for metric, value, beside in (
@@ -309,7 +309,12 @@ class Pretraining(Run):
             description="scoring text" if self.trainer.is_world_process_zero() else None,
             state=None if self.trainer.is_sharded else PartialState(),
         )
-        return measured, Score.total(map(unigram.score, encode_texts(self.tokenizer, texts)))
+        return measured, Score.total(map(unigram.score, self._tokens(texts)))
+
+    def _tokens(self, texts: list[str]) -> Iterator[list[int]]:
+        """Yield the tokens of each text; never those of all at once."""
+        for text in texts:
+            yield from encode_texts(self.tokenizer, [text])
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:

@@ -32,6 +32,8 @@ _HELD_OUT_SEED = 0
 _HELD_OUT_MASKED = 0.15
 # More than that teaches more in a short training (Wettig et al., 2023, https://huggingface.co/papers/2202.08005).
 _TRAINING_MASKED = 0.3
+# Characters of a token, at most: not all of a long text is read for its start.
+_LONGEST_TOKEN = 100
 _BAR = "scoring the held-out text"
 # Windows and chunks of a context.
 _PARTS = 4
@@ -117,7 +119,7 @@ class Recipe(ABC):
         """Return prompts for samples, taken from texts."""
 
     def _start(self, text: str, num_tokens: int) -> str:
-        (tokens,) = encode_texts(self.tokenizer, [text])
+        (tokens,) = encode_texts(self.tokenizer, [text[: num_tokens * _LONGEST_TOKEN]])
         start = self.tokenizer.decode(tokens[:num_tokens])
         assert isinstance(start, str)  # one text, not several
         return start.rstrip("\ufffd").strip()  # a character may be cut in two

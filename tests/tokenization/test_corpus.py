@@ -146,17 +146,17 @@ def test_datasets_that_do_not_serve(tmp_path):
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": ')
     (tmp_path / "empty.csv").touch()
     (tmp_path / "bare").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"dataset file '.*missing\.jsonl' does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"missing\.jsonl: there is no such file"):
         iter_dataset(tmp_path / "missing.jsonl")
     with pytest.raises(FileNotFoundError, match="dataset '.*bare' was not found"):
         iter_dataset(tmp_path / "bare")
-    with pytest.raises(ValueError, match=r"dataset file '.*empty\.csv' is empty"):
+    with pytest.raises(ValueError, match=r"empty\.csv: holds no rows"):
         iter_dataset(tmp_path / "empty.csv")
     with pytest.raises(ValueError, match=r"rows\.jsonl' has no column 'body': its columns are 'text'"):
         iter_dataset(tmp_path / "rows.jsonl", column="body")
-    with pytest.raises(ValueError, match=r"rows\.jsonl' cannot be read: .*Available splits: \['train'\]"):
+    with pytest.raises(ValueError, match=r"rows\.jsonl' has no split 'test': its splits are train"):
         iter_dataset(tmp_path / "rows.jsonl", split="test")
-    with pytest.raises(ValueError, match=r"broken\.jsonl' cannot be read"):
+    with pytest.raises(ValueError, match=r"broken\.jsonl: cannot be read: line 2 is no JSON"):
         list(iter_dataset(tmp_path / "broken.jsonl"))
 
 
@@ -170,7 +170,7 @@ def test_datasets_that_do_not_serve(tmp_path):
         ),
         ("rows.csv", b"text\n\xff\n", "rows.csv' is not UTF-8 text: invalid start byte at byte offset 5"),
         ("rows.json", b"\n\n", "rows.json' holds nothing but white space"),
-        ("rows.txt", b"text\n", "rows.txt' is no .json, .jsonl, .csv, .tsv, .parquet file"),
+        ("rows.txt", b"text\n", "rows.txt: is no .json, .jsonl, .csv, .tsv, .parquet file"),
     ],
 )
 def test_a_table_that_is_none_is_refused_by_name(tmp_path, name, content, message):

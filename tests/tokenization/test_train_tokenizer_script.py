@@ -90,7 +90,7 @@ def test_overwriting_is_asked_for(script, corpus, capsys):
         (["--text", "latin.txt"], "'latin.txt' is not UTF-8 text: invalid continuation byte at byte offset 3"),
         (["--text", "corpus.txt", "missing.txt"], "text file 'missing.txt' does not exist"),
         (["--text", "nothing"], "directory 'nothing' holds no *.txt file"),
-        (["--dataset", "missing.jsonl"], "dataset file 'missing.jsonl' does not exist"),
+        (["--dataset", "missing.jsonl"], "missing.jsonl: there is no such file"),
         (["--dataset", "rows.jsonl"], "dataset 'rows.jsonl' has no column 'text': its columns are 'body'"),
         (["--text", "corpus.txt", "--vocab-size", "100"], "vocab_size=100 is too small"),
         (["--text", "corpus.txt", "--algorithm", "wordpiece", "--vocab-size", "50"], "vocab_size=50 is too small"),

@@ -1,15 +1,39 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Classes by name and by number."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from transformers import PreTrainedConfig
 
+# Not 007: what begins with a zero is a code.
+_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
-def _whole(label: Any) -> Any:
-    """Return a whole float as the number that it is: an empty cell makes a column of integers one of floats."""
-    return int(label) if isinstance(label, float) and label.is_integer() else label
+
+def number_of(label: Any) -> int | float | None:
+    """Return the number that a label is or spells, whole ones as integers; None if it is none.
+
+    How a number is stored means nothing: data frames keep a column of integers with an empty cell as floats, and a csv
+    has text alone.
+    """
+    if isinstance(label, str) and _NUMBER.fullmatch(label):
+        label = float(label) if set(label) & set(".eE") else int(label)
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return label if isinstance(label, int | float) and not isinstance(label, bool) else None
+
+
+def are_numbers(labels: Iterable[Any]) -> bool:
+    """Return whether all labels that are there are numbers, or spell them."""
+    found = [label for label in labels if label is not None and label != ""]
+    return bool(found) and all(number_of(label) is not None for label in found)
+
+
+def _plain(label: Any) -> Any:
+    """Return a whole number of any type as an integer; text is left as it is."""
+    number = None if isinstance(label, str) else number_of(label)
+    return label if number is None else number
 
 
 def _is_label(label: Any) -> bool:
@@ -20,20 +44,29 @@ class Labels:
     """The names of classes, as the training data has them, and their numbers.
 
     Names come from the dataset where it has some (`ClassLabel`), and else from the labels: strings in alphabetical
-    order, or numbers that count from 0 or 1 without a gap.
+    order, or numbers that count from 0 or 1 without a gap. Labels that all spell numbers are numbers.
 
     Args:
         feature: the type of the column, or of what its lists hold.
         found: the labels of the training data.
         known: numbers by name that a model has already. They are kept where the names are the same.
+        as_names: take numbers as names, which may have gaps.
 
     Raises:
         ValueError: numbers with a gap, or less than two classes.
     """
 
-    def __init__(self, feature: Any, found: Iterable[Any], known: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        feature: Any,
+        found: Iterable[Any],
+        known: Mapping[str, Any] | None = None,
+        as_names: bool = False,
+    ) -> None:
+        found = list(found)
         self._of_dataset: list[str] | None = getattr(feature, "names", None)
-        self.names = self._of_dataset or _names(found)
+        self._are_numbers = self._of_dataset is None and are_numbers(found)
+        self.names = self._of_dataset or (_numbers(found, as_names) if self._are_numbers else _names(found))
         if len(self.names) < 2:
             what = f"all labels are {self.names[0]}" if self.names else "no label is a name, or the number of a class"
             raise ValueError(f"{what}: nothing can be learnt.")
@@ -44,7 +77,7 @@ class Labels:
 
     @classmethod
     def of_model(cls, feature: Any, config: PreTrainedConfig) -> "Labels":
-        """Return the classes that a model has. Labels are their names, or their numbers.
+        """Return the classes that a model has. Labels are their names, or their numbers if no name is a number.
 
         Args:
             feature: the type of the column, or of what its lists hold.
@@ -59,7 +92,7 @@ class Labels:
             raise ValueError(
                 f"the model has the classes {', '.join(names) or 'none'}: there must be two, and no name twice."
             )
-        labels = cls(None, names, {name: number for number, name in enumerate(names)})
+        labels = cls(None, names, {name: number for number, name in enumerate(names)}, as_names=True)
         labels._of_dataset, labels._whose = getattr(feature, "names", None), "model"
         return labels
 
@@ -73,7 +106,8 @@ class Labels:
         Raises:
             ValueError: there is no such class.
         """
-        label = _whole(label)
+        spelt = number_of(label)
+        label = spelt if self._are_numbers and spelt is not None else _plain(label)
         if not _is_label(label):
             raise ValueError(
                 f"{where}: label {label!r:.60} is no name, and no number of a class; leave such rows out."
@@ -81,11 +115,13 @@ class Labels:
         name = str(label)
         if self._of_dataset is not None and isinstance(label, int):
             name = self._of_dataset[label] if 0 <= label < len(self._of_dataset) else ""
-        elif self._whose == "model" and name not in self._numbers and isinstance(label, int):
-            name = self.names[label] if 0 <= label < len(self.names) else name
+        elif self._whose == "model" and name not in self._numbers and isinstance(spelt, int):
+            # Names that are numbers themselves may count from 1.
+            name = self.names[spelt] if not self._are_numbers and 0 <= spelt < len(self.names) else name
         if name not in self._numbers:
+            shown = spelt if self._whose == "model" and spelt is not None else label
             raise ValueError(
-                f"{where}: label {label!r} is none of the {len(self.names)} classes of the {self._whose}: "
+                f"{where}: label {shown!r} is none of the {len(self.names)} classes of the {self._whose}: "
                 f"{', '.join(self.names[:10])}{' ...' if len(self.names) > 10 else ''}."
             )
         return self._numbers[name]
@@ -97,16 +133,18 @@ class Labels:
 
 def _names(labels: Iterable[Any]) -> list[str]:
     # What is no label is refused where it stands, by its number.
-    found = {label for label in map(_whole, labels) if _is_label(label)}
-    if any(isinstance(label, str) for label in found) or found <= {True, False}:
-        return sorted(map(str, found))
-    ordered = sorted(found)
+    return sorted({str(label) for label in map(_plain, labels) if _is_label(label)})
+
+
+def _numbers(labels: Iterable[Any], gaps: bool) -> list[str]:
+    ordered = sorted({label for label in map(number_of, labels) if isinstance(label, int)})
     first = ordered[0] if ordered[:1] == [1] else 0
     beyond = [label for number, label in enumerate(ordered, first) if label != number]
-    if beyond:
+    if beyond and not gaps:
         raise ValueError(
             f"the training data has the labels {', '.join(map(str, ordered[:10]))}: {beyond[0]} is out of range, as "
             f"{len(ordered)} classes have the numbers {first} to {first + len(ordered) - 1}. Leave no gaps, "
-            "or give names."
+            "or give names; a --problem-type says that they are names (single_label_classification) or amounts "
+            "(regression)."
         )
     return [str(label) for label in ordered]

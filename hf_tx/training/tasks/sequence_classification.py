@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
+from transformers.utils import logging
 
 from ...baselines import classify_by_words
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
-from .labels import Labels
+from .labels import Labels, are_numbers, number_of
 from .task import Task, row_name
 
+logger = logging.get_logger(__name__)
 BASELINES = ("majority", "tf-idf")
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
@@ -21,10 +23,12 @@ PROBLEMS = ("single_label_classification", "multi_label_classification", "regres
 class SequenceClassification(Task):
     """Classify a text, or a pair of texts. See [`Task`].
 
-    What a label is says what the problem is: a name or a whole number is the right class, a list holds all right
-    classes, and a number with a fraction is to be predicted itself (`problem_type`, an option, says it where the data
-    does not). Measures are those of scikit-learn, beside those of the majority: the most frequent class for all texts;
-    of several, those that more than half of the texts have; of numbers, their mean. With `baseline="tf-idf"`, beside
+    What the labels are says what the problem is, and not how they are stored: lists hold all right classes; if all are
+    numbers and one has a fraction, the number itself is to be predicted; else a name or a whole number is the right
+    class. `problem_type`, an option, says it where the data does not; numbers that are classes by it may have gaps.
+
+    Measures are those of scikit-learn, beside those of the majority: the most frequent class for all texts; of
+    several, those that more than half of the texts have; of numbers, their mean. With `baseline="tf-idf"`, beside
     those of a logistic regression on weighted counts of words.
     """
 
@@ -47,9 +51,7 @@ class SequenceClassification(Task):
         listed = hasattr(feature, "feature")
         if self.train is None:
             problem_type = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
-        fraction = str(getattr(feature, "dtype", "")).startswith("float")
-        of_one = "regression" if fraction else "single_label_classification"
-        self.problem_type = problem_type or ("multi_label_classification" if listed else of_one)
+        self.problem_type = problem_type or _problem_of(self.first_split[self.label_column], listed)
         if (self.problem_type == "multi_label_classification") != listed:
             raise ValueError(
                 f"the problem is {self.problem_type}, and {self.label_column!r} holds "
@@ -66,7 +68,7 @@ class SequenceClassification(Task):
                 found = self.train[self.label_column]
                 if listed:
                     found = [label for right in found for label in right or ()]
-                self.classes = Labels(feature, found, self.config.label2id)
+                self.classes = Labels(feature, found, self.config.label2id, as_names=problem_type is not None)
         self.targets = {
             split_name: [
                 self._target(label, row_name(split, split_name, number))
@@ -76,9 +78,13 @@ class SequenceClassification(Task):
         }
         if self.train is not None and len(set(map(repr, self.targets["training"]))) < 2:
             raise ValueError(f"all labels are {self.train[self.label_column][0]!r:.60}: nothing can be learnt.")
+        of = "" if self.problem_type == "regression" else f" of {len(self.classes.names)} classes"
+        why = "as said" if problem_type else "by the labels; --problem-type says another"
+        logger.info(f"{self.label_column}: {self.problem_type}{of} ({why}).")
 
     def _target(self, label: Any, where: str) -> Any:
         if self.problem_type == "regression":
+            label = label if number_of(label) is None else number_of(label)
             if not isinstance(label, int | float) or not math.isfinite(label):
                 raise ValueError(f"{where}: label {label!r} is no finite number; leave such rows out.")
             return float(label)
@@ -140,3 +146,11 @@ class SequenceClassification(Task):
         else:
             usual = np.mean(train, axis=0) > 0.5
         return self._compare([usual] * len(right), right)
+
+
+def _problem_of(labels: Sequence[Any], listed: bool) -> str:
+    if listed:
+        return "multi_label_classification"
+    # NaN is how data frames store what is missing.
+    fractions = are_numbers(labels) and any(isinstance(n, float) and n == n for n in map(number_of, labels))
+    return "regression" if fractions else "single_label_classification"

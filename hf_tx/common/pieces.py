@@ -1,0 +1,69 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Long texts in pieces for a tokenizer, which needs hundreds of bytes for every character that it reads at a time."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
+#: The most characters of a piece.
+LONGEST_PIECE = 1 << 16
+# A space in front of a word, which almost all tokenizers keep with the word; else what is no letter beside one.
+_BORDERS = (re.compile(r"(?<=\S) (?=\w)"), re.compile(r"(?<=\w)(?=[^\w\s])|(?<=[^\w\s])(?=\w)"))
+_SEARCHED, _TRIED, _CONTEXT = 1 << 12, 8, 256
+
+
+def cut_text(text: str, encode: Callable[[str], list[int]] | None = None) -> Iterator[str]:
+    """Cut a text into pieces of at most `LONGEST_PIECE` characters, which encoded one by one give the tokens of the
+    whole.
+
+    A border is taken if the text around it has the same tokens with it as without it. If none near the end of a
+    piece is, the tokens beside it may differ from those of the whole, and a warning says where.
+
+    Args:
+        text: the text. If it is short, it is the only piece.
+        encode: gives the tokens of a text, without special ones. Default: borders are not tried.
+
+    Yields:
+        The pieces. Joined, they are the text.
+    """
+    start, changed = 0, []
+    while len(text) - start > LONGEST_PIECE:
+        stop, is_safe = _border(text, start, start + LONGEST_PIECE, encode)
+        if not is_safe:
+            changed.append(stop)
+        yield text[start:stop]
+        start = stop
+    yield text[start:] if start else text
+    if changed:
+        logger.warning(
+            f"a text of {len(text):,} characters is encoded in pieces, and beside {len(changed)} of their borders the "
+            f"tokenizer may give other tokens than in the whole text: the first is at character {changed[0]:,}."
+        )
+
+
+def _border(text: str, start: int, stop: int, encode: Callable[[str], list[int]] | None) -> tuple[int, bool]:
+    first = max(start + 1, stop - _SEARCHED)
+    found: list[int] = []
+    for pattern in _BORDERS:
+        places = [match.start() for match in pattern.finditer(text, first, stop + 1) if match.start() <= stop]
+        for place in places[: -_TRIED - 1 : -1]:
+            if encode is None or _is_safe(text, place, encode):
+                return place, True
+        found = found or places
+    return (found[-1] if found else stop), encode is None
+
+
+def _is_safe(text: str, place: int, encode: Callable[[str], list[int]]) -> bool:
+    before, after = text[max(0, place - _CONTEXT) : place], text[place : place + _CONTEXT]
+    return encode(before + after) == encode(before) + encode(after)
+
+
+def plain_encoder(tokenizer: Any) -> Callable[[str], list[int]]:
+    """Return what gives the tokens of a text without special ones, reading as plain text what spells one."""
+    return lambda text: tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)[
+        "input_ids"
+    ]

@@ -1,0 +1,187 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""The rows of tables of text, cell for cell.
+
+What a cell says is never guessed: in a csv and a tsv all cells are text, and an empty one is missing; in JSON they are
+what they are there.
+
+| kind            | a row is                                     | quotes                                    |
+|-----------------|----------------------------------------------|-------------------------------------------|
+| `.csv`          | a line, or more where a quoted cell has them | around cells, doubled in them (RFC 4180)  |
+| `.tsv`          | a line                                       | have no meaning                           |
+| `.json, .jsonl` | an object a line, or one of a single array   | those of JSON                             |
+
+Rows with more or fewer cells than the header, and names that stand twice, are refused. Blank lines are no rows.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, NoReturn
+
+from transformers.utils import logging
+
+from .files import ending, read_lines, read_pieces
+
+logger = logging.get_logger(__name__)
+
+#: By the ending of a file: what of the library `datasets` reads it if `read_rows` does not.
+TABLES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+_SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+
+Row = dict[str, Any]
+
+
+def read_rows(path: str | os.PathLike[str], opened: Any = None, separator: str | None = None) -> Iterator[Row]:
+    """Read the rows of a `.csv`, `.tsv`, `.json` or `.jsonl` file, compressed or not, one at a time.
+
+    What separates the cells of a csv is what its header has: a comma, or else a semicolon, or else a tab.
+
+    Args:
+        path: the file.
+        opened: its bytes, if they do not come from the path.
+        separator: of a csv, if it is known.
+
+    Yields:
+        The cells of each row by column.
+
+    Raises:
+        ValueError: the file is not UTF-8 text, or a row is broken; with the number of the line.
+    """
+    pieces = read_pieces(path, opened)
+    kind = ending(path)
+    if TABLES[kind] == "json":
+        yield from _of_json(pieces, str(path))
+    else:
+        yield from _of_cells(read_lines(pieces), str(path), "\t" if kind == ".tsv" else separator, kind != ".tsv")
+
+
+def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bool) -> Iterator[Row]:
+    csv.field_size_limit(1 << 62)  # a document may be a cell
+    skipped = 0
+    first = next(lines)
+    while not first.strip("\r\n"):
+        first, skipped = next(lines), skipped + 1
+    separator = separator or _separator(first, name, skipped + 1)
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    cells = csv.reader(chain([first], lines), delimiter=separator, strict=True, quoting=quoting)
+    header: list[str] = []
+    last = skipped  # line of the row before
+    count, with_quotes = 0, 0
+    try:
+        for row in cells:
+            line, last = last + 1, skipped + cells.line_num
+            if not row:
+                continue
+            if not header:
+                header = _names(row, name, line)
+                continue
+            if len(row) != len(header):
+                between = f"{_SEPARATORS.get(separator, repr(separator))} between them"
+                rule = ": a cell that holds one stands in quotes" if quoted else ""
+                _refuse(name, line, f"has {len(row)} cells, and the header {len(header)}, with {between}{rule}")
+            count += 1
+            with_quotes += not quoted and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in row)
+            yield {column: cell or None for column, cell in zip(header, row, strict=True)}
+    except csv.Error as error:
+        _refuse(name, last + 1, f"begins a row with broken quotes ({error}): a quote in a quoted cell is doubled")
+    if with_quotes:
+        logger.warning(
+            f"{name}: {with_quotes} of {count} rows have cells within quotes, which are read as a part of them: a tsv "
+            "has no quoting. If they are none, name the file .csv."
+        )
+
+
+def _separator(header: str, name: str, line: int) -> str:
+    bare = "".join(header.split('"')[::2])  # what stands in no quotes
+    found = [separator for separator in _SEPARATORS if separator in bare]
+    if found[1:]:
+        there = " and ".join(_SEPARATORS[separator] for separator in found)
+        _refuse(name, line, f"has {there}, so that what separates cells is open: put names that hold one into quotes")
+    separator = found[0] if found else ","
+    if separator != ",":
+        logger.warning(f"{name}: cells are separated by {_SEPARATORS[separator]}, as in the first line.")
+    return separator
+
+
+def _names(header: list[str], name: str, line: int) -> list[str]:
+    # As pandas calls them: its files have an index without a name.
+    names = [cell or f"Unnamed: {number}" for number, cell in enumerate(header)]
+    twice = [cell for number, cell in enumerate(names) if cell in names[:number]]
+    if twice:
+        _refuse(name, line, f"names the column {twice[0]!r} twice")
+    return names
+
+
+def _of_json(pieces: Iterator[str], name: str) -> Iterator[Row]:
+    lines = ((number, line) for number, line in _numbered(pieces) if line.strip())
+    number, line = next(lines)
+    if not line.lstrip().startswith("{") or not _is_whole(line):
+        # A value over several lines has to be read as a whole.
+        yield from _of_value("".join([line, *(line for _, line in lines)]), name, number)
+        return
+    for at, text in chain([(number, line)], lines):
+        row = _parsed(text, name, at)
+        if not isinstance(row, dict):
+            _refuse(name, at, f"is no object, but {text.strip()!r:.60}: a row is {{column: value}}")
+        yield row
+
+
+def _numbered(pieces: Iterable[str]) -> Iterator[tuple[int, str]]:
+    begun: list[str] = []
+    number = 1
+    for piece in pieces:
+        # Not at the other line ends of Unicode, which may stand in strings.
+        *whole, last = piece.split("\n")
+        for line in whole:
+            yield number, "".join([*begun, line, "\n"])
+            begun, number = [], number + 1
+        begun.append(last)
+    if any(begun):
+        yield number, "".join(begun)
+
+
+def _is_whole(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _of_value(text: str, name: str, line: int) -> Iterator[Row]:
+    found = _parsed(text, name, line)
+    if isinstance(found, dict) and found and all(isinstance(column, list) for column in found.values()):
+        lengths = set(map(len, found.values()))
+        if len(lengths) == 1:
+            found = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        _refuse(name, line, "begins no array of objects, which are the rows, and no object of columns")
+    yield from found
+
+
+def _parsed(text: str, name: str, line: int) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        _refuse(name, line + error.lineno - 1, f"is no JSON: {error.msg} at character {error.colno}")
+    except (ValueError, RecursionError) as error:
+        _refuse(name, line, f"is no JSON: {error}")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name stands twice in {', '.join(name for name, _ in pairs)}")
+    return found
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+def _refuse(name: str, line: int, reason: str) -> NoReturn:
+    raise ValueError(f"{name}: cannot be read: line {line} {reason}")

@@ -1,0 +1,93 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Long texts in pieces: as many characters as a tokenizer may read at a time, and the tokens of the whole."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers
+from transformers import PreTrainedTokenizerFast
+
+from hf_tx.common import pieces
+from hf_tx.common.pieces import cut_text, plain_encoder
+from hf_tx.evaluation.texts import _encode
+from hf_tx.objectives import texts as objective_texts
+from hf_tx.objectives.texts import encode_texts, encode_words
+from hf_tx.tokenization import train_tokenizer
+
+WORDS = ["thrills", "of", "Oslo", "mill,", "d\u00fcrfen", "(x)", "don't", "\u2603", "1969", "end.\n", "\u5b57\u5b57"]
+LENGTH = 300
+
+
+def text_of(size: int) -> str:
+    """Return words in one line that seldom ends."""
+    draw = random.Random(0)
+    return " ".join(draw.choice(WORDS) for _ in range(size))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "LONGEST_PIECE", LENGTH)
+    monkeypatch.setattr(objective_texts, "_CALL", 4 * LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "family"), [("bpe", "decoder"), ("wordpiece", "encoder"), ("unigram", "encoder")]
+)
+def test_pieces_have_the_tokens_of_the_whole(
+    algorithm: Any, family: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = text_of(3000)
+    tokenizer = train_tokenizer([text], algorithm=algorithm, family=family, vocab_size=330, show_progress=False)
+    expected, whole = encode_words(tokenizer, [text, "one"]), _encode(tokenizer, text, 0, None)
+    seen: list[int] = []
+    call: Callable[..., Any] = type(tokenizer)._encode_plus
+
+    def watched(self: Any, text: Any, *arguments: Any, **keywords: Any) -> Any:
+        seen.extend(map(len, text if isinstance(text, list) else [text]))
+        return call(self, text, *arguments, **keywords)
+
+    monkeypatch.setattr(pieces, "LONGEST_PIECE", LENGTH)
+    monkeypatch.setattr(objective_texts, "_CALL", 4 * LENGTH)
+    monkeypatch.setattr(type(tokenizer), "_encode_plus", watched)
+    assert encode_texts(tokenizer, [text, "one"]) == expected[0]
+    tokens, words = encode_words(tokenizer, [text, "one"])
+    assert tokens == expected[0]
+    # Words are as many as before, and begin where they did.
+    for found, before in zip(words, expected[1], strict=True):
+        begins = [[one != other for one, other in zip(row, row[1:], strict=False)] for row in (found, before)]
+        assert begins[0] == begins[1]
+    assert _encode(tokenizer, text, 0, None) == whole
+    assert LENGTH // 2 < max(seen) <= 2 * pieces._CONTEXT
+    assert "may give other tokens" not in caplog.text
+
+
+def test_pieces_are_the_text_and_bounded(short: None) -> None:
+    for text in ("", "x", text_of(500), "w" * 5000, "a\n" * 2000, " " * 2000, "\u5b57" * 1000, "x, " * 700):
+        found = list(cut_text(text))
+        assert "".join(found) == text
+        assert max(map(len, found)) <= LENGTH
+        assert all(found) or not text
+
+
+def test_a_cut_that_may_change_tokens_is_told(short: None, caplog: pytest.LogCaptureFixture) -> None:
+    # A tokenizer that puts a mark before whatever it reads.
+    vocabulary = {character: number for number, character in enumerate("\u2581abc")} | {"<unk>": 4}
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    backend.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    text = "abc ba " * 100
+    assert "".join(cut_text(text, plain_encoder(tokenizer))) == text
+    assert "beside 2 of their borders the tokenizer may give other tokens" in caplog.text
+    caplog.clear()
+    assert len(list(cut_text("abc", plain_encoder(tokenizer)))) == 1
+    assert not caplog.text
+
+
+def test_a_long_text_trains_the_tokenizer_of_its_words(short: None) -> None:
+    text = text_of(2000)
+    options: Any = {"vocab_size": 330, "show_progress": False}
+    one = train_tokenizer([text], **options)
+    assert one.get_vocab() == train_tokenizer(list(cut_text(text)), **options).get_vocab()
