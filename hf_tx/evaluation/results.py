@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from .directions import ranked
 from .scores import Score
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
@@ -104,7 +105,7 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
         by: `bits_per_byte`, or `perplexity` where the texts are the same tokens for all models.
 
     Returns:
-        The results, those with the smallest measure first.
+        The results, the best first.
 
     Raises:
         ValueError: the results cannot be compared: other texts, other tasks, or perplexities of other tokens.
@@ -127,4 +128,4 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
                 f"{both} have different tokenizers ({first.score.num_tokens:,} and {other.score.num_tokens:,} tokens "
                 "of the same texts), and a perplexity is that of a token: compare by 'bits_per_byte'"
             )
-    return sorted(results, key=lambda result: getattr(result, by))
+    return ranked(results, by, lambda result: getattr(result, by))

@@ -26,6 +26,7 @@ from .runs import (
     Run,
     RunArguments,
     RunOptions,
+    check_best,
     make_objective,
     measures_of,
     try_model,
@@ -129,6 +130,7 @@ def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArgume
 
 
 def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
+    check_best(options, ())
     kind = OBJECTIVES[str(arguments.objective)]
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
