@@ -32,6 +32,8 @@ class TextResult:
         texts_digest: tells whether two results are of the same texts.
         tokens_digest: tells whether two tokenizers cut the texts into the same tokens.
         settings: what else the numbers depend on.
+        num_unread: pieces of the original texts that no token stands for, spaces aside.
+        unread_bytes: bytes of these.
     """
 
     name: str
@@ -44,6 +46,8 @@ class TextResult:
     texts_digest: str
     tokens_digest: str
     settings: dict[str, Any]
+    num_unread: int = 0
+    unread_bytes: int = 0
 
     @property
     def score(self) -> Score:
@@ -57,10 +61,20 @@ class TextResult:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits for a byte of the original texts. An unknown token says less than the text: what it stands for is
-        charged as if it was spelt out after it without a model, at log2(257) bits for each byte and for the end."""
-        spelling = (self.unknown_bytes + self.num_unknown) * _BITS_OF_A_SYMBOL
-        return self.score.bits_per_byte(self.num_bytes) + spelling / self.num_bytes
+        """Bits for a byte of the original texts; see `bits_per_byte_of`."""
+        return self.bits_per_byte_of(self.score)
+
+    def bits_per_byte_of(self, score: Score) -> float:
+        """Return the bits for a byte of the original texts.
+
+        An unknown token says less than the text, and what no token stands for is not said at all: it is charged as if
+        it was spelt out without a model, at log2(257) bits for each byte and for the end of each piece.
+
+        Args:
+            score: of the same tokens, by this model or another.
+        """
+        spelt = self.unknown_bytes + self.num_unknown + self.unread_bytes + self.num_unread
+        return score.bits_per_byte(self.num_bytes) + spelt * _BITS_OF_A_SYMBOL / self.num_bytes
 
     def as_dict(self) -> dict[str, Any]:
         """Return all that can be written to JSON. Measures of a masked language model begin with `pseudo_`."""
@@ -77,6 +91,7 @@ class TextResult:
             "tokens": score.num_tokens,
             "unknown_tokens": self.num_unknown,
             "unknown_bytes": self.unknown_bytes,
+            "unread_bytes": self.unread_bytes,
             "lossless_tokenizer": self.lossless,
             "texts_digest": self.texts_digest,
             "tokens_digest": self.tokens_digest,

@@ -87,7 +87,8 @@ def evaluate_texts(
     make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
     rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
     scores = [Score(0.0, 0, 0)] * len(encoded)
-    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), description, state):
+    unknown = tokenizer.unk_token_id
+    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), unknown, description, state):
         scores[number] += score
     return TextResult(
         name=name or model.config.name_or_path or type(model).__name__,
@@ -100,6 +101,8 @@ def evaluate_texts(
         texts_digest=_digest(part for text in texts for part in ([text] if isinstance(text, str) else text)),
         tokens_digest=_digest(" ".join(tokenizer.convert_ids_to_tokens(text.token_ids)) for text in encoded),
         settings=settings,
+        num_unread=sum(len(text.unread) for text in encoded),
+        unread_bytes=sum(len(piece.encode("utf-8")) for text in encoded for piece in text.unread),
     )
 
 
@@ -108,6 +111,7 @@ def _score(
     rows: Iterator[tuple[int, Row]],
     batch_size: int,
     num_tokens: int,
+    unknown: int | None,
     description: str | None,
     state: PartialState | None,
 ) -> list[tuple[int, Score]]:
@@ -118,7 +122,7 @@ def _score(
     def score(batch: list[tuple[int, Row]]) -> list[tuple[int, Score]]:
         inputs, targets = _collate([row for _, row in batch])
         try:
-            scores = score_rows(model, inputs, targets)
+            scores = score_rows(model, inputs, targets, unknown)
         except IndexError as error:
             raise ValueError(
                 f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): give a smaller "
@@ -155,6 +159,7 @@ class _Encoded:
     num_bytes: int
     num_unknown: int
     unknown_bytes: int
+    unread: list[str]
     lossless: bool
 
     def __len__(self) -> int:
@@ -197,8 +202,18 @@ def _encode(
         num_bytes=len(text.encode("utf-8")),
         num_unknown=len(unknown),
         unknown_bytes=sum(len(text[start:stop].encode("utf-8")) for start, stop in spans),
+        unread=list(_unread(text, found["offset_mapping"])) if tokenizer.is_fast else [],
         lossless=tokenizer.decode(token_ids, clean_up_tokenization_spaces=False) == text,
     )
+
+
+def _unread(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """Yield the pieces of a text that no token stands for. Spaces are told by where words are cut."""
+    end = 0
+    for start, stop in [*sorted(spans), (len(text), len(text))]:
+        if start > end and (piece := "".join(text[end:start].split())):
+            yield piece
+        end = max(end, stop)
 
 
 def _causal_rows(

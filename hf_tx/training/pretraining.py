@@ -262,7 +262,7 @@ class Pretraining(Run):
         measured, baseline = self._score(held_out, unigram)
         command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
         for metric, value, beside in (
-            ("bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes)),
+            ("bits_per_byte", measured.bits_per_byte, measured.bits_per_byte_of(baseline)),
             ("perplexity", measured.perplexity, baseline.perplexity),
         ):
             found.append(self.result(metric, value, command, beside, "unigram model"))
@@ -285,7 +285,7 @@ class Pretraining(Run):
 
     def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
         measured, baseline = self._score(texts, unigram)
-        beside = baseline.bits_per_byte(measured.num_bytes)
+        beside = measured.bits_per_byte_of(baseline)
         found_by = {"text": [path]}
         command = self.measured_by(found_by, task="causal-lm", context_length=self.arguments.context_length)
         name = read_data_card(path).get("pretty_name", Path(path).stem)

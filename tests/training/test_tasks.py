@@ -274,11 +274,21 @@ def test_perplexity_and_accuracy_are_those_of_answer_tokens() -> None:
     class Prediction:
         predictions = task.reduce((logits, None), labels).numpy()
 
+    assert task.unknown is None  # bytes know all
     found = task.measures(Prediction)
     assert set(found) == set(task.measured)
     assert found["answer_perplexity"] == pytest.approx(np.exp(np.mean(losses)))
     assert found["answer_token_accuracy"] == pytest.approx(np.mean(right))
     assert 0 < np.mean(right) < 1
+
+
+def test_an_unknown_token_is_no_right_answer() -> None:
+    tokenizer = tokenizer_of("encoder-decoder")
+    task = task_of(Chat, tokenizer, [{"prompt": "Oslo", "response": "1961"}, {"prompt": "Oslo", "response": "Oslo"}])
+    assert task.cut["held-out"]["unknown_answers"] == 1
+    labels = torch.tensor([[-100, task.unknown, tokenizer.eos_token_id]])
+    logits = torch.nn.functional.one_hot(labels.roll(-1, 1).clamp(min=0), len(tokenizer)).float()
+    assert task.reduce((logits,), labels)[0, 1:].tolist() == [1, 2]
 
 
 def test_a_template_that_changes_earlier_turns_is_refused() -> None:
@@ -317,7 +327,7 @@ def test_what_is_written_is_compared_with_the_text_of_the_target() -> None:
         assert found == seq2seq_metrics(written, targets)
         assert names_of(found) == set(task.measured)
         assert task.baseline() == seq2seq_metrics(TEXTS[:2], targets)
-        assert task.cut["training"] == {"cut_rows": 0, "cut_targets": counts}
+        assert task.cut["training"] == {"cut_rows": 0, "cut_targets": counts, "unknown_targets": 1}
     told = task.facts()
     assert told["targets that were cut"] == "2 of 2 (training data), 2 of 2 (held-out data)"
 

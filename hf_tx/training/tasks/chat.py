@@ -34,7 +34,8 @@ class Chat(Task):
     with it. What the assistant says is learnt, in all turns, with the token that ends it; everything else is only
     read. A row that is too long loses its end, and is left out if no answer remains.
 
-    Measured are the perplexity and the accuracy of the tokens of answers, beside the model before the training.
+    Measured are the perplexity and the accuracy of the tokens of answers, beside the model before the training. An
+    unknown token is never right: it is not what was to be said.
     """
 
     name = "chat"
@@ -43,7 +44,11 @@ class Chat(Task):
     texts = ("prompt",)
     labels = ("messages", "response", "completion")
     baseline_name = "before training"
-    cuts: ClassVar = {"cut_rows": "rows that were cut", "left_out": "rows left out"}
+    cuts: ClassVar = {
+        "cut_rows": "rows that were cut",
+        "left_out": "rows left out",
+        "unknown_answers": "rows whose answers have unknown tokens",
+    }
 
     def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the column of prompts, and none where there are messages."""
@@ -110,7 +115,8 @@ class Chat(Task):
         ]
         inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
         left_out = [all(label == IGNORE for label in row) for row in labels]
-        return {**inputs, "labels": labels, "cut_rows": cut, "left_out": left_out}
+        unknown = [self.unknown in row for row in labels]
+        return {**inputs, "labels": labels, "cut_rows": cut, "left_out": left_out, "unknown_answers": unknown}
 
     def collator(self, model: Any) -> DataCollatorForTokenClassification:
         """Pad tokens and their labels."""
@@ -121,8 +127,10 @@ class Chat(Task):
         *Shape:* `(rows, 3)`, float32."""
         logits, targets = super().reduce(outputs, labels)[:, :-1].float(), labels[:, 1:]
         losses = cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORE, reduction="none")
-        right = (logits.argmax(-1) == targets).sum(1)
-        return torch.stack([losses.sum(1), right.float(), (targets != IGNORE).sum(1).float()], dim=1)
+        right = logits.argmax(-1) == targets
+        if self.unknown is not None:
+            right &= targets != self.unknown
+        return torch.stack([losses.sum(1), right.sum(1).float(), (targets != IGNORE).sum(1).float()], dim=1)
 
     @property
     def measured(self) -> Iterable[str]:

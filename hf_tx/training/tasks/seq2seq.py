@@ -30,7 +30,11 @@ class Seq2Seq(Task):
     metric = "seq2seq"
     trainer_class = TxSeq2SeqTrainer
     baseline_name = "the source, copied"
-    cuts: ClassVar = {"cut_rows": "sources that were cut", "cut_targets": "targets that were cut"}
+    cuts: ClassVar = {
+        "cut_rows": "sources that were cut",
+        "cut_targets": "targets that were cut",
+        "unknown_targets": "targets with unknown tokens",
+    }
 
     def set_up(self, max_target_length: int | None = None, **options: Any) -> None:
         """Check that both are texts.
@@ -64,6 +68,7 @@ class Seq2Seq(Task):
             "labels": [ids[: self.max_target_length] for ids in closed],
             "cut_rows": cut,
             "cut_targets": [len(ids) > self.max_target_length for ids in closed],
+            "unknown_targets": [self.unknown in ids for ids in closed],
         }
 
     def collator(self, model: Any) -> DataCollatorForSeq2Seq:

@@ -160,6 +160,13 @@ class Task(ABC):
     def collator(self, model: Any) -> Any:
         """Return what makes batches of rows."""
 
+    @property
+    def unknown(self) -> int | None:
+        """The token of what the tokenizer does not know, if nothing else is said by it: it is not what was to be
+        written."""
+        token = self.tokenizer.unk_token_id
+        return None if token == self.tokenizer.eos_token_id else token
+
     def prepare_options(self, options: TrainingArguments) -> None:
         """Set what the task needs of the Trainer, and of it alone."""
         return
