@@ -63,7 +63,7 @@ def greater_is_better(measure: str, given: bool | None = None) -> bool | None:
     if None not in (known, given) and known != given:
         raise ValueError(
             f"greater_is_better = {given}, metric_for_best_model = {measure}: a {'greater' if known else 'smaller'} "
-            f"value is better; set greater_is_better = {known}, or leave it out of the options of a script."
+            f"value is better; set greater_is_better = {known}."
         )
     return given if known is None else known
 

@@ -48,8 +48,8 @@ def measure_task(
         **options: of [`load_model`].
 
     Returns:
-        What the task measures, the loss, `rows`, and how many of them were not read as a whole, by what the task
-        counts: `cut_rows`, and of seq2seq also `cut_targets`; of question-answering, `lost_answers`.
+        What the task measures, the loss, `rows`, and how many of the data are not read as a whole: what the task counts
+        in its `cuts`, such as `cut_rows`.
 
     Raises:
         ValueError, OSError, ImportError: the model, an option or a row does not serve.
