@@ -48,8 +48,8 @@ def measure_task(
         **options: of [`load_model`].
 
     Returns:
-        What the task measures, the loss, `rows`, and how many of the data are not read as a whole: what the task counts
-        in its `cuts`, such as `cut_rows`.
+        What the task measures, the loss, `rows`, and how many are not read as a whole: what the task counts in its
+        `cuts`, such as `cut_rows`.
 
     Raises:
         ValueError, OSError, ImportError: the model, an option or a row does not serve.
