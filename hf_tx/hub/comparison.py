@@ -13,7 +13,6 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from ..analysis.plots import plot_comparison
 from ..common.whole import write_json
-from ..evaluation.directions import ranked
 from .cards import DataRecord, format_value, hardware, versions
 
 TEMPLATE = Path(__file__).with_name("comparison_template.md")
@@ -167,7 +166,7 @@ class ComparisonRecord:
     def learning_rate(self, mixers: str) -> float:
         """Return the learning rate that was tried with the best result."""
         tried = [trial for trial in self.trials if trial.mixers == mixers]
-        return ranked(tried, "bits_per_byte", lambda trial: trial.bits_per_byte)[0].learning_rate
+        return min(tried, key=lambda trial: trial.bits_per_byte).learning_rate
 
 
 def write_comparison(folder: str | os.PathLike[str], record: ComparisonRecord) -> Path:
@@ -220,9 +219,8 @@ def quality_table(record: ComparisonRecord) -> str:
     }
 
     def cell(found: tuple[float, float], column: Iterable[tuple[float, float]]) -> str:
-        best, _ = ranked(column, "bits_per_byte", lambda mean_and_spread: mean_and_spread[0])[0]
         text = f"{found[0]:.3f}" + (f" ± {found[1]:.3f}" if record.several_seeds else "")
-        return f"**{text}**" if found[0] == best else text
+        return f"**{text}**" if found[0] == min(mean for mean, _ in column) else text
 
     rows = []
     for number, mixers in enumerate(record.mixers):
