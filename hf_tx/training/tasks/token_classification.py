@@ -127,14 +127,13 @@ class TokenClassification(Task):
         return self._compare(found)
 
     def _compare(self, found: Sequence[Sequence[int]]) -> dict[str, Any]:
-        right = self.tags["held-out"]
+        right: Sequence[Sequence[int]] = self.tags["held-out"]
         if not self.entities:
-            tags = (list(chain.from_iterable(rows)) for rows in (found, right))
-            return classification_metrics(*tags, self.classes.names, none=_NONE)
+            tags, wanted = (list(chain.from_iterable(rows)) for rows in (found, right))
+            return classification_metrics(tags, wanted, self.classes.names, none=_NONE)
         names = {**dict(enumerate(self.classes.names)), _NONE: "O"}
-        return token_classification_metrics(
-            *([[names[tag] for tag in row] for row in rows] for rows in (found, right))
-        )
+        named, expected = ([[names[tag] for tag in row] for row in rows] for rows in (found, right))
+        return token_classification_metrics(named, expected)
 
     def baseline(self) -> dict[str, Any]:
         """Return the measures of the most frequent tag."""
