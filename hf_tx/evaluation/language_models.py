@@ -29,13 +29,17 @@ def evaluating(model: PreTrainedModel) -> Iterator[None]:
         model.train(was_training)
 
 
-def score_rows(model: PreTrainedModel, inputs: Mapping[str, Any], targets: torch.Tensor) -> list[Score]:
+def score_rows(
+    model: PreTrainedModel, inputs: Mapping[str, Any], targets: torch.Tensor, unknown: int | None = None
+) -> list[Score]:
     """Score the targets of a batch, row by row, with a model that is in evaluation mode.
 
     Args:
         model: a model whose outputs have `logits`.
         inputs: the inputs of the model.
         targets: what each of its logits should have predicted. *Shape:* `(batch, length)`, int64, -100 for none.
+        unknown: the token of what the tokenizer does not know: to predict it says nothing of the text, and is not
+            correct.
 
     Returns:
         The score of each row.
@@ -55,7 +59,9 @@ def score_rows(model: PreTrainedModel, inputs: Mapping[str, Any], targets: torch
         nats = nn.functional.cross_entropy(logits, wanted, reduction="none").cpu().double().sum().item()
         if math.isnan(nats):
             raise ValueError(f"{type(model).__name__} gives NaN: its weights are broken, or too large for their dtype")
-        scores.append(Score(nats, wanted.numel(), int((logits.argmax(-1) == wanted).sum())))
+        correct = logits.argmax(-1) == wanted
+        correct = correct if unknown is None else correct & (wanted != unknown)
+        scores.append(Score(nats, wanted.numel(), int(correct.sum())))
     return scores
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from .directions import ranked
 from .scores import Score
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
@@ -31,6 +32,8 @@ class TextResult:
         texts_digest: tells whether two results are of the same texts.
         tokens_digest: tells whether two tokenizers cut the texts into the same tokens.
         settings: what else the numbers depend on.
+        num_unread: pieces of the original texts that no token stands for, spaces aside.
+        unread_bytes: bytes of these.
     """
 
     name: str
@@ -43,6 +46,8 @@ class TextResult:
     texts_digest: str
     tokens_digest: str
     settings: dict[str, Any]
+    num_unread: int = 0
+    unread_bytes: int = 0
 
     @property
     def score(self) -> Score:
@@ -56,10 +61,20 @@ class TextResult:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits for a byte of the original texts. An unknown token says less than the text: what it stands for is
-        charged as if it was spelt out after it without a model, at log2(257) bits for each byte and for the end."""
-        spelling = (self.unknown_bytes + self.num_unknown) * _BITS_OF_A_SYMBOL
-        return self.score.bits_per_byte(self.num_bytes) + spelling / self.num_bytes
+        """Bits for a byte of the original texts; see `bits_per_byte_of`."""
+        return self.bits_per_byte_of(self.score)
+
+    def bits_per_byte_of(self, score: Score) -> float:
+        """Return the bits for a byte of the original texts.
+
+        An unknown token says less than the text, and what no token stands for is not said at all: it is charged as if
+        it was spelt out without a model, at log2(257) bits for each byte and for the end of each piece.
+
+        Args:
+            score: of the same tokens, by this model or another.
+        """
+        spelt = self.unknown_bytes + self.num_unknown + self.unread_bytes + self.num_unread
+        return score.bits_per_byte(self.num_bytes) + spelt * _BITS_OF_A_SYMBOL / self.num_bytes
 
     def as_dict(self) -> dict[str, Any]:
         """Return all that can be written to JSON. Measures of a masked language model begin with `pseudo_`."""
@@ -76,6 +91,7 @@ class TextResult:
             "tokens": score.num_tokens,
             "unknown_tokens": self.num_unknown,
             "unknown_bytes": self.unknown_bytes,
+            "unread_bytes": self.unread_bytes,
             "lossless_tokenizer": self.lossless,
             "texts_digest": self.texts_digest,
             "tokens_digest": self.tokens_digest,
@@ -104,7 +120,7 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
         by: `bits_per_byte`, or `perplexity` where the texts are the same tokens for all models.
 
     Returns:
-        The results, those with the smallest measure first.
+        The results, the best first.
 
     Raises:
         ValueError: the results cannot be compared: other texts, other tasks, or perplexities of other tokens.
@@ -127,4 +143,4 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
                 f"{both} have different tokenizers ({first.score.num_tokens:,} and {other.score.num_tokens:,} tokens "
                 "of the same texts), and a perplexity is that of a token: compare by 'bits_per_byte'"
             )
-    return sorted(results, key=lambda result: getattr(result, by))
+    return ranked(results, by, lambda result: getattr(result, by))

@@ -42,7 +42,11 @@ def libraries(metric: str) -> list[Any]:
 
 
 def classification_metrics(
-    predictions: Sequence[Any], references: Sequence[Any], label_names: Sequence[str] | None = None
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    label_names: Sequence[str] | None = None,
+    *,
+    none: int | None = None,
 ) -> dict[str, Any]:
     """Compare predicted classes with the right ones, with scikit-learn.
 
@@ -50,6 +54,7 @@ def classification_metrics(
         predictions: the number of a class for each example; or, where several may be right, 0 or 1 for each class.
         references: the right ones.
         label_names: names of the classes. Default: their numbers.
+        none: a number that is predicted where no class is, which is never right. Default: there is none.
 
     Returns:
         `accuracy` (all classes of an example are right), `f1_macro`, `f1_micro`, `mcc` (not where several may be
@@ -70,13 +75,14 @@ def classification_metrics(
         )
     several = right.ndim == 2
     classes = range(right.shape[1]) if several else np.unique(np.concatenate([found, right])).tolist()
+    classes = [number for number in classes if number != none]
     names = {number: str(number) for number in classes}
     if label_names is not None:
         beyond = [number for number in classes if not 0 <= number < len(label_names)]
         if beyond:
             raise ValueError(f"class {beyond[0]} has no name: label_names has {len(label_names)}")
         names = {number: label_names[number] for number in classes}
-    options = {"labels": list(classes), "zero_division": 0}
+    options = {"labels": classes, "zero_division": 0}
     measures = {
         "accuracy": float(sklearn.accuracy_score(right, found)),
         "f1_macro": float(sklearn.f1_score(right, found, average="macro", **options)),

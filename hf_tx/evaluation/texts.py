@@ -92,7 +92,8 @@ def evaluate_texts(
     make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
     rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
     scores = [Score(0.0, 0, 0)] * len(encoded)
-    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), description, state):
+    unknown = tokenizer.unk_token_id
+    for number, score in _score(model, rows, batch_size, sum(map(len, encoded)), unknown, description, state):
         scores[number] += score
     return TextResult(
         name=name or model.config.name_or_path or type(model).__name__,
@@ -105,6 +106,8 @@ def evaluate_texts(
         texts_digest=_digest(part for text in texts for part in ([text] if isinstance(text, str) else text)),
         tokens_digest=_digest_tokens(tokenizer, encoded),
         settings=settings,
+        num_unread=sum(len(text.unread) for text in encoded),
+        unread_bytes=sum(len(piece.encode("utf-8")) for text in encoded for piece in text.unread),
     )
 
 
@@ -113,6 +116,7 @@ def _score(
     rows: Iterator[tuple[int, Row]],
     batch_size: int,
     num_tokens: int,
+    unknown: int | None,
     description: str | None,
     state: PartialState | None,
 ) -> list[tuple[int, Score]]:
@@ -123,7 +127,7 @@ def _score(
     def score(batch: list[tuple[int, Row]]) -> list[tuple[int, Score]]:
         inputs, targets = _collate([row for _, row in batch])
         try:
-            scores = score_rows(model, inputs, targets)
+            scores = score_rows(model, inputs, targets, unknown)
         except IndexError as error:
             raise ValueError(
                 f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): give a smaller "
@@ -160,6 +164,7 @@ class _Encoded:
     num_bytes: int
     num_unknown: int
     unknown_bytes: int
+    unread: list[str]
     lossless: bool
 
     def __len__(self) -> int:
@@ -179,12 +184,15 @@ def _encode(
     token_ids: list[int] = []
     begin: list[int] = []
     end: list[int] = []
+    unread: list[str] = []
     num_unknown = unknown_bytes = 0
     lossless = True
     shared = list(range(len(tokenizer)))  # objects for the tokens of a long text
     for piece in cut_text(text, plain_encoder(tokenizer)):
         found = tokenizer(**{what: piece}, **options)
         ids, special = found["input_ids"], found["special_tokens_mask"]
+        if tokenizer.is_fast:
+            unread += _unread(piece, found["offset_mapping"])
         kept = [position for position, mark in enumerate(special) if not mark]
         if not kept:
             lossless = lossless and not piece
@@ -219,6 +227,7 @@ def _encode(
         num_bytes=len(text.encode("utf-8")),
         num_unknown=num_unknown,
         unknown_bytes=unknown_bytes,
+        unread=unread,
         lossless=lossless,
     )
 
@@ -230,6 +239,15 @@ def _gives_back(tokenizer: PreTrainedTokenizerBase, before: list[int], new: list
         return tokenizer.decode(ids, clean_up_tokenization_spaces=False) if ids else ""
 
     return decoded([*before, *new]) == decoded(before) + text
+
+
+def _unread(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """Yield the pieces of a text that no token stands for. Spaces are told by where words are cut."""
+    end = 0
+    for start, stop in [*sorted(spans), (len(text), len(text))]:
+        if start > end and (piece := "".join(text[end:start].split())):
+            yield piece
+        end = max(end, stop)
 
 
 def _causal_rows(

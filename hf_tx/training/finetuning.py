@@ -23,7 +23,7 @@ from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
 from .resuming import Drawn, check_resumed
-from .runs import Run, RunArguments, RunOptions, measures_of, try_model
+from .runs import Run, RunArguments, RunOptions, check_best, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
 from .tasks.task import numbers
@@ -155,6 +155,9 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
             label_column=arguments.label_column,
             **arguments.task_options(),
         )
+    check_best(options, task.measured)
+    if options.should_log:
+        task.tell_cuts()
     task.prepare_options(options)
     set_seed(options.seed)
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
@@ -224,13 +227,12 @@ class Finetuning(Run):
             facts |= {"rank of the adapters": self.arguments.lora_r, "parameters trained": self.trainable}
         return facts
 
-    def begin(self) -> list[str]:
+    def begin(self) -> None:
         """Measure what the trained model is to be compared with; a sharded model cannot run before its training."""
         baseline = self.for_task.baseline()
         if baseline is None:
             baseline = {} if self.trainer.is_sharded else measures_of(self.trainer)
         self.before = numbers(baseline)
-        return list(dict.fromkeys(["loss", *self.before])) if self.before else []
 
     def measure(self) -> list[Result]:
         """Measure the trained model on the held-out rows, after adapters have become weights."""

@@ -48,7 +48,8 @@ def measure_task(
         **options: of [`load_model`].
 
     Returns:
-        What the task measures, the loss, `rows`, and `full_rows`: those that have the most tokens, or were cut.
+        What the task measures, the loss, `rows`, and how many are not read as a whole: what the task counts in its
+        `cuts`, such as `cut_rows`.
 
     Raises:
         ValueError, OSError, ImportError: the model, an option or a row does not serve.
@@ -70,9 +71,10 @@ def measure_task(
     writing = {"generation_max_length": generation_max_length, "generation_num_beams": generation_num_beams}
     with _options(batch_size, mixed_precision, **writing) as settings:
         prepared.prepare_options(settings)
+        if settings.should_log:
+            prepared.tell_cuts()
         found = measures_of(task_trainer(prepared, model, settings, details=True))
-    full = sum(len(ids) >= prepared.max_length for ids in prepared.held_out_rows["input_ids"])
-    return {**found, "rows": len(prepared.held_out_rows), "full_rows": full}
+    return {**found, "rows": len(prepared.held_out_rows), **prepared.cut["held-out"]}
 
 
 def measure_objective(

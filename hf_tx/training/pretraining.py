@@ -27,6 +27,7 @@ from .runs import (
     Run,
     RunArguments,
     RunOptions,
+    check_best,
     make_objective,
     measures_of,
     try_model,
@@ -134,6 +135,7 @@ def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArgume
 
 
 def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
+    check_best(options, ())
     kind = OBJECTIVES[str(arguments.objective)]
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
@@ -267,7 +269,7 @@ class Pretraining(Run):
         measured, baseline = self._score(held_out, unigram)
         command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
         for metric, value, beside in (
-            ("bits_per_byte", measured.bits_per_byte, baseline.bits_per_byte(measured.num_bytes)),
+            ("bits_per_byte", measured.bits_per_byte, measured.bits_per_byte_of(baseline)),
             ("perplexity", measured.perplexity, baseline.perplexity),
         ):
             found.append(self.result(metric, value, command, beside, "unigram model"))
@@ -290,7 +292,7 @@ class Pretraining(Run):
 
     def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
         measured, baseline = self._score(texts, unigram)
-        beside = baseline.bits_per_byte(measured.num_bytes)
+        beside = measured.bits_per_byte_of(baseline)
         found_by = {"text": [path]}
         command = self.measured_by(found_by, task="causal-lm", context_length=self.arguments.context_length)
         name = read_data_card(path).get("pretty_name", Path(path).stem)

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +21,7 @@ from transformers.trainer_utils import HubStrategy, SchedulerType, get_last_chec
 from ..analysis.plots import import_pyplot, plot_losses
 from ..common.checkpoint_files import check_files
 from ..common.options import flag
+from ..evaluation.directions import greater_is_better
 from ..hub import DataRecord, Result, RunRecord, license_of, open_repository, push_folder, read_data_card, write_card
 from ..objectives import Objective
 from .data import DataArguments
@@ -72,6 +73,7 @@ class RunOptions(TrainingArguments):
                 value = getattr(self, name)
                 if value is not None and not fits(value):
                     raise ValueError(f"--{name} {value}: must be {rule}.")
+        given = self.greater_is_better
         super().__post_init__()
         if self.hub_strategy != HubStrategy.END or self.hub_always_push:
             strategy = HubStrategy(self.hub_strategy).value
@@ -79,9 +81,13 @@ class RunOptions(TrainingArguments):
                 f"--hub_strategy {strategy}, --hub_always_push {self.hub_always_push}: a run "
                 "pushes its result alone, at its end; leave them out."
             )
-        given = [f"--{name}" for name in ("hub_model_id", "hub_revision") if getattr(self, name) is not None]
-        if given and not self.push_to_hub:
-            raise ValueError(f"{', '.join(given)}: is an option of --push_to_hub; give it, or leave it out.")
+        pushes = [f"--{name}" for name in ("hub_model_id", "hub_revision") if getattr(self, name) is not None]
+        if pushes and not self.push_to_hub:
+            raise ValueError(f"{', '.join(pushes)}: is an option of --push_to_hub; give it, or leave it out.")
+        if self.metric_for_best_model is not None:
+            # The library goes by whether the name ends in `loss`.
+            known = greater_is_better(self.metric_for_best_model, given)
+            self.greater_is_better = self.greater_is_better if known is None else known
         if self.use_cpu and self.deepspeed:
             from deepspeed import init_distributed
 
@@ -201,6 +207,14 @@ class RunArguments(DataArguments):
                 )
 
 
+def check_best(options: TrainingArguments, measured: Iterable[str]) -> None:
+    """Raise ValueError if the best model is to be that of a measure that there is not: the library would look for it
+    when the first steps are done."""
+    name, known = options.metric_for_best_model, list(dict.fromkeys(["loss", *measured]))
+    if name is not None and name.removeprefix("eval_") not in known:
+        raise ValueError(f"--metric_for_best_model {name}: must be one of {', '.join(known)}.")
+
+
 def make_objective(
     kind: type[Objective],
     tokenizer: PreTrainedTokenizerBase,
@@ -280,13 +294,9 @@ class Run(ABC):
     def training_facts(self) -> dict[str, Any]:
         """What a card says of the training, beside what all do."""
 
-    def begin(self) -> list[str]:
-        """Measure what the trained model is to be compared with; called on all processes.
-
-        Returns:
-            The names of what is measured, as far as they are known.
-        """
-        return ["loss"]
+    def begin(self) -> None:
+        """Measure what the trained model is to be compared with; called on all processes."""
+        return
 
     @abstractmethod
     def measure(self) -> list[Result]:
@@ -376,7 +386,7 @@ class Run(ABC):
         stop = StopOnInterrupt()
         trainer.add_callback(stop)
         try:
-            self._check_best(self.begin())
+            self.begin()
             started = time.monotonic()
             with stop:
                 trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
@@ -411,13 +421,6 @@ class Run(ABC):
         if stop.interrupted:
             raise KeyboardInterrupt("interrupted; what was learnt until then is saved, and --resume goes on from it")
         return record
-
-    def _check_best(self, measured: list[str]) -> None:
-        """Raise ValueError if the best model is to be that of a measure that there is not: the library would look for
-        it when the first steps are done."""
-        name = self.trainer.args.metric_for_best_model
-        if name is not None and measured and name.removeprefix("eval_") not in measured:
-            raise ValueError(f"--metric_for_best_model {name}: must be one of {', '.join(measured)}.")
 
     def _record(self, command: str, seconds: float, results: list[Result]) -> RunRecord:
         arguments, trainer = self.arguments, self.trainer

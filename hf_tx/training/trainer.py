@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.utils.data import SequentialSampler
 from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SchedulerType, has_length, rotate_checkpoints
 from transformers.utils import logging
 
 from ..common.checkpoint_files import check_files
+from ..evaluation.directions import greater_is_better
 from ..hub.cards import RECORD
 from ..hub.push import open_repository
 from ..objectives import Objective
@@ -55,6 +57,8 @@ class _Safe(Trainer):
             if "to be installed" not in str(error):
                 raise
             raise ImportError(f"--report_to: {error}") from error
+        if self.args.metric_for_best_model is not None:
+            greater_is_better(self.args.metric_for_best_model, self.args.greater_is_better)
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
@@ -83,6 +87,12 @@ class _Safe(Trainer):
                     f"the rows hold a number that the model has no entry for ({error}): is the tokenizer the model's?"
                 ) from error
 
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        """Return what keeps the order of the rows, by which measures find the row of a prediction. The library groups
+        them by length if it does so in training (`train_sampling_strategy`)."""
+        one = self.args.world_size <= 1 and eval_dataset is not None and has_length(eval_dataset)
+        return SequentialSampler(eval_dataset) if one else None
+
     # ------------------------------------------------------------------------------------------------------- optimizer
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Return the names of what is decayed: matrices. The library goes by names, and so decays gains, gates and
@@ -103,17 +113,23 @@ class _Safe(Trainer):
             raise ValueError(f"--optim {name}, --optim_args {self.args.optim_args}: {error}") from error
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """Make the schedule of the learning rate as the library does.
+        """Make the schedule of the learning rate as the library does. One that goes by a measure knows which way is
+        better.
 
         Raises:
             ValueError: it does not take what it is given.
         """
+        given: Any = self.args.lr_scheduler_kwargs
+        if self.args.lr_scheduler_type in (SchedulerType.REDUCE_ON_PLATEAU, SchedulerType.GREEDY):
+            mode = "max" if self.args.greater_is_better else "min"
+            self.args.lr_scheduler_kwargs = {"mode": mode, **(given or {})}
         try:
             return super().create_scheduler(num_training_steps, optimizer)
         except (TypeError, ValueError) as error:
             name = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
-            given = self.args.lr_scheduler_kwargs
             raise ValueError(f"--lr_scheduler_type {name}, --lr_scheduler_kwargs {given}: {error}") from error
+        finally:
+            self.args.lr_scheduler_kwargs = given
 
     # ------------------------------------------------------------------------------------------------------------ loss
     def _run_epoch(self, *arguments: Any, **keywords: Any) -> None:
@@ -338,6 +354,8 @@ class _Safe(Trainer):
 class TxTrainer(_Safe):
     """The library's [`Trainer`] with
 
+    - the best model by the measure's own direction: what the library guesses from the name is refused where it is
+      wrong (`metric_for_best_model="mse"` wants `greater_is_better=False`), and so are schedules that go by a measure;
     - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
     - a stop of all processes at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
     - weight decay of matrices only;

@@ -38,6 +38,10 @@ def test_unknown_tokens_are_charged():
     known, unknown = result("known", 100), result("unknown", 60, num_unknown=2, unknown_bytes=10)
     assert unknown.bits_per_byte == pytest.approx((60 + 12 * math.log2(257)) / 100)
     assert rank([unknown, known])[0] is known
+    unread = result("unread", 60, num_unread=3, unread_bytes=9)
+    assert unread.bits_per_byte == pytest.approx(unknown.bits_per_byte)
+    # A baseline of the same tokens is charged the same.
+    assert unread.bits_per_byte_of(known.score) == pytest.approx((100 + 12 * math.log2(257)) / 100)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,14 @@ import pytest
 import torch
 import transformers
 from tiny_models import SIZES, TOKENS, enlarge
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 import hf_tx
 from hf_tx.evaluation import evaluate_texts
+from hf_tx.evaluation.language_models import score_rows
 from hf_tx.tokenization import train_tokenizer
 
 TEXTS = [
@@ -247,6 +251,30 @@ def test_bytes_are_those_of_the_text_and_what_is_unknown_is_spelt_out():
     assert found["pseudo_bits_per_byte"] == result.bits_per_byte
     assert (found["unknown_tokens"], found["unknown_bytes"], found["bytes"]) == (2, 10, result.num_bytes)
     assert "perplexity" not in found
+
+
+def test_what_no_token_stands_for_is_spelt_out():
+    """A tokenizer that knows nothing and drops it predicts everything at no cost."""
+    pieces = Tokenizer(BPE(vocab={"<s>": 0, "a": 1, "b": 2}, merges=[]))
+    pieces.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, bos_token="<s>")
+    text = "ab 🙂x ba \u200b b"
+    result = evaluate_texts(Recorder(len(tokenizer)), tokenizer, [text], task="causal-lm")
+    assert result.score.num_tokens == 5
+    assert (result.num_unknown, result.num_unread, result.unread_bytes) == (0, 2, 8)
+    bits = 5 * math.log2(len(tokenizer)) + (8 + 2) * math.log2(257)
+    assert result.bits_per_byte == pytest.approx(bits / len(text.encode()))
+    whole = evaluate_texts(Recorder(len(DECODER)), DECODER, [text, " ".join(TEXTS)], task="causal-lm")
+    assert (whole.num_unread, whole.unread_bytes) == (0, 0)
+
+
+def test_an_unknown_token_is_never_predicted_right():
+    words = WordLevel(vocab={"[UNK]": 0, "[MASK]": 1, "a": 2}, unk_token="[UNK]")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="[UNK]", mask_token="[MASK]")
+    assert evaluate_texts(Recorder(3), tokenizer, ["b"], task="masked-lm").score.accuracy == 0  # which it predicts
+    ids = torch.tensor([[0, 2]])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    assert [score_rows(Recorder(3), inputs, ids, unknown)[0].num_correct for unknown in (None, 0)] == [1, 0]
 
 
 def refused(message: str, model=None, tokenizer=DECODER, texts=TEXTS, **options):

@@ -124,7 +124,7 @@ def test_classes_by_name(script, here, capsys):
     right = [0, 1, 0]
     assert found["accuracy"] == pytest.approx(sum(a == b for a, b in zip(classes, right, strict=True)) / 3)
     assert set(found["per_class"]) == {"ham", "spam"}
-    assert (found["rows"], found["full_rows"]) == (3, 0)
+    assert (found["rows"], found["cut_rows"]) == (3, 0)
     assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
 
 

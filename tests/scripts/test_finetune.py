@@ -208,6 +208,46 @@ def test_beside_words_in_no_order(script: ModuleType) -> None:
     )
 
 
+@pytest.mark.parametrize(("metric", "best"), [("mse", min), ("r2", max)])
+def test_the_best_model_is_the_best(script: ModuleType, metric: str, best: Any) -> None:
+    steps = {"max_steps": 4, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9, "learning_rate": 0.3}
+    steps["eval_strategy"] = "steps"
+    options = {"load_best_model_at_end": True, "metric_for_best_model": metric, **steps}
+    assert script.main(argv("encoder", "sequence-classification", "number", **options)) == 0
+    state = json.loads(Path("out/checkpoint-4/trainer_state.json").read_text("utf-8"))
+    found = [entry[f"eval_{metric}"] for entry in state["log_history"] if f"eval_{metric}" in entry]
+    assert len(set(found)) > 1
+    assert state["best_metric"] == best(found)
+    assert results_of("out")[metric]["value"] == pytest.approx(best(found), rel=1e-5)
+
+
+def test_rows_that_are_cut_are_told_and_measured(script: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"tokens": row["tokens"] * (1 + number % 2), "tags": row["tags"] * (1 + number % 2)}
+            for number, row in enumerate(ROWS["tags"])]  # fmt: skip
+    write_rows("long.jsonl", rows)
+    assert script.main(argv("encoder", "token-classification", "long", max_length=9)) == 0
+    (said,) = [record.getMessage() for record in caplog.records if "rows that were cut" in record.getMessage()]
+    assert re.fullmatch(r"rows that were cut: \d+ of \d+ \(training data\), \d+ of \d+ \(held-out data\), with "
+                        r"--max-length 9\.", said)  # fmt: skip
+    card = Path("out/README.md").read_text("utf-8")
+    assert f"| rows that were cut | {said.partition(': ')[2].partition(', with')[0]} |" in card
+    found = results_of("out")
+    assert found["overall_precision"]["value"] > 0.9
+    assert found["overall_recall"]["value"] < 0.9
+    measure_again("out")
+
+
+def test_groups_of_one_length_are_measured_as_they_are(script: ModuleType) -> None:
+    """The library measures rows in another order then."""
+    rows = [{**row, "context": row["context"] + " Nobody saw it." * (number % 5)}
+            for number, row in enumerate(ROWS["answers"])]  # fmt: skip
+    write_rows("unequal.jsonl", rows)
+    options = argv("encoder", "question-answering", "unequal", train_sampling_strategy="group_by_length")
+    assert script.main(options) == 0
+    assert results_of("out")["exact_match"]["value"] > 90
+    measure_again("out")
+
+
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_resumed_run_is_the_whole_run(script: ModuleType, rank: int) -> None:
     options = argv(
@@ -284,6 +324,11 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({}, [{"text": "a", "label": {"x": 1}}], "no label is a name, or the number of a class"),
     ({"max_length": 2}, None, "--max-length 2: must be above 2, which are the special tokens of a row"),
     ({"metric_for_best_model": "f2"}, None, "--metric_for_best_model f2: must be one of loss, accuracy"),
+    ({"metric_for_best_model": "mse"}, None, "--metric_for_best_model mse: must be one of loss, accuracy"),
+    ({"metric_for_best_model": "accuracy", "greater_is_better": False}, None,
+     "metric_for_best_model = accuracy: a greater value is better"),
+    ({"task": "question-answering", "dataset": "answers.jsonl", "metric_for_best_model": "bleu"}, None,
+     "--metric_for_best_model bleu: must be one of loss, exact_match, f1."),
     ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "generation_num_beams": 0}, None,
      "--generation_num_beams 0: must be at least 1"),
     ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "max_target_length": 65}, None,

@@ -206,3 +206,21 @@ def test_the_library_saves_what_is_in_a_compiled_model(tmp_path: Path) -> None:
     assert not any(info.values())
     for name, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize("schedule", ["reduce_lr_on_plateau", "greedy"])
+@pytest.mark.parametrize(("measure", "greater"), [("bits_per_byte", False), ("accuracy", True)])
+def test_schedules_know_which_way_is_better(tmp_path: Path, schedule: str, measure: str, greater: bool) -> None:
+    best = {"metric_for_best_model": measure, "greater_is_better": greater}
+    trainer = run_for(tmp_path, lr_scheduler_type=schedule, eval_strategy="steps", eval_steps=1, **best)
+    trainer.create_optimizer_and_scheduler(8)
+    assert trainer.lr_scheduler.mode == ("max" if greater else "min")
+    assert not trainer.args.lr_scheduler_kwargs  # as it was given
+
+
+def test_a_wrong_direction_is_refused(tmp_path: Path) -> None:
+    """What the library guesses: all is better when it is greater, but what ends in `loss`."""
+    with pytest.raises(ValueError, match="metric_for_best_model = mse: a smaller value is better"):
+        run_for(tmp_path, metric_for_best_model="mse")
+    run_for(tmp_path, metric_for_best_model="mse", greater_is_better=False)
+    run_for(tmp_path, metric_for_best_model="of_my_own")

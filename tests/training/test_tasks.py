@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, Value
-from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import BertTokenizer, ByT5Tokenizer, EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase
 
+from hf_tx.evaluation import seq2seq_metrics
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.training.tasks import Chat, QuestionAnswering, Seq2Seq, SequenceClassification, TokenClassification
 from hf_tx.training.tasks.labels import Labels
@@ -69,6 +70,59 @@ def test_tags_that_are_no_entities_are_measured_one_by_one() -> None:
     )
 
 
+def names_of(measures: dict[str, Any]) -> set[str]:
+    return {name for name, value in measures.items() if isinstance(value, float)}
+
+
+def predicted(task: Any) -> dict[str, Any]:
+    """Return what a model is measured as that is right wherever it was trained to be."""
+    rows = task.held_out_rows["labels"]
+    labels = np.array([row + [-100] * (max(map(len, rows)) - len(row)) for row in rows])
+    return task.measures(EvalPrediction(predictions=np.where(labels == -100, 0, labels), label_ids=labels))
+
+
+def test_entities_beyond_the_cut_are_missed(tokenizer: PreTrainedTokenizerBase) -> None:
+    words, tags = ["Oslo", "is", "cold", ","] * 4, ["B-LOC", "O", "O", "O"] * 4
+    whole = task_of(TokenClassification, tokenizer, [{"tokens": words, "tags": tags}] * 2, max_length=256)
+    assert predicted(whole)["overall_recall"] == 1.0
+    assert whole.facts()["rows that were cut"] == "0 of 2 (training data), 0 of 2 (held-out data)"
+    begins = [at for at, label in enumerate(whole.train_rows[0]["labels"]) if label != -100]
+    half = begins[8] + tokenizer.num_special_tokens_to_add() - begins[0]  # eight words, with two of four entities
+    rows = [{"tokens": words, "tags": tags}, {"tokens": words[:4], "tags": tags[:4]}]
+    cut = task_of(TokenClassification, tokenizer, rows, max_length=half)
+    found = predicted(cut)
+    assert found["overall_recall"] == pytest.approx(3 / 5)
+    assert (found["overall_precision"], found["per_class"]["LOC"]["support"]) == (1.0, 5)
+    assert found["overall_accuracy"] == pytest.approx(18 / 20)
+    assert cut.cut["held-out"] == {"cut_rows": 1, "unread_rows": 1}
+    assert cut.facts()["rows that were cut"] == "1 of 2 (training data), 1 of 2 (held-out data)"
+    # The baseline is measured on the same words.
+    assert cut.baseline()["overall_accuracy"] == pytest.approx(15 / 20)
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", "\u00ad"])
+def test_words_that_the_tokenizer_makes_nothing_of_are_measured(nothing: str) -> None:
+    tokenizer = BertTokenizer(vocab={"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[PAD]": 3, "[MASK]": 4, "Oslo": 5, "is": 6})
+    words = ["Oslo", nothing, "is"]
+    task = task_of(TokenClassification, tokenizer, [{"tokens": words, "tags": ["B-LOC", "B-LOC", "O"]}])
+    assert len(task.train_rows[0]["input_ids"]) == 4
+    assert predicted(task)["overall_recall"] == 0.5
+    # Without a tag for what is none, it is wrong, and no class gets it.
+    task = task_of(TokenClassification, tokenizer, [{"tokens": words, "tags": ["NOUN", "NOUN", "VERB"]}])
+    found = predicted(task)
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["per_class"]["NOUN"] == {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "support": 2}
+    assert set(found["per_class"]) == {"NOUN", "VERB"}
+    # A row of nothing else cannot be run, but is measured.
+    rows = [{"tokens": [nothing], "tags": ["B-LOC"]}, {"tokens": words, "tags": ["B-LOC", "O", "O"]}]
+    task = task_of(TokenClassification, tokenizer, rows)
+    assert len(task.held_out_rows) == 1
+    assert predicted(task)["overall_recall"] == 0.5
+    assert names_of(predicted(task)) == set(task.measured)
+    with pytest.raises(ValueError, match="no word begins within 64 tokens"):
+        task_of(TokenClassification, tokenizer, [{"tokens": [nothing] * 2, "tags": ["B-LOC", "O"]}])
+
+
 # ------------------------------------------------------------------------------------------------------------- answers
 CONTEXT = " ".join([TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[0]])
 
@@ -96,8 +150,26 @@ def test_windows_hold_the_whole_answer_or_none(tokenizer: PreTrainedTokenizerBas
             assert (first, last) == (0, 0)
     assert found >= 1
     assert len(places) > 2 + found  # windows without it
+    assert task.cut["training"] == {"lost_answers": 0}
     covered = {at for number, spans in task.windows if number == 0 for span in spans if span for at in range(*span)}
     assert all(at in covered or CONTEXT[at] == " " for at in range(len(CONTEXT)))
+
+
+def measured_of_nothing(task: Any) -> dict[str, Any]:
+    scores = np.zeros((len(task.windows), max(len(spans) for _, spans in task.windows)))
+    return task.measures(EvalPrediction(predictions=(scores, scores), label_ids=None))
+
+
+def test_answers_that_no_window_holds_are_counted(tokenizer: PreTrainedTokenizerBase) -> None:
+    asked = len(tokenizer("Who said nothing?")["input_ids"])
+    room = len(tokenizer(CONTEXT)["input_ids"]) // 3
+    rows = [question(CONTEXT[1:-1]), question("Oslo"), question("")]
+    task = task_of(QuestionAnswering, tokenizer, rows, max_length=asked + room, doc_stride=room // 4)
+    assert len(task.windows) > len(rows)
+    assert set(measured_of_nothing(task)) == set(task.measured)
+    without = task_of(QuestionAnswering, tokenizer, rows[:2], max_length=asked + room, doc_stride=room // 4)
+    assert set(measured_of_nothing(without)) == set(without.measured) == {"exact_match", "f1"}
+    assert task.facts()["answers that no window holds"] == "1 of 3 (training data), 1 of 3 (held-out data)"
 
 
 def test_an_answer_that_is_cut_by_the_window_is_none() -> None:
@@ -179,7 +251,8 @@ def test_answers_that_are_cut_off_are_left_out() -> None:
     rows = [{"prompt": "a" * size, "response": "Oslo"} for size in (1, 100)]
     task = task_of(Chat, tokenizer_of("decoder"), rows)
     assert len(task.train_rows) == 1
-    assert task.facts()["rows left out"] == 1
+    assert task.facts()["rows left out"] == "1 of 2 (training data), 1 of 2 (held-out data)"
+    assert task.facts()["rows that were cut"] == task.facts()["rows left out"]
     with pytest.raises(ValueError, match="no answer begins within 64 tokens"):
         task_of(Chat, tokenizer_of("decoder"), rows[1:])
 
@@ -201,10 +274,21 @@ def test_perplexity_and_accuracy_are_those_of_answer_tokens() -> None:
     class Prediction:
         predictions = task.reduce((logits, None), labels).numpy()
 
+    assert task.unknown is None  # bytes know all
     found = task.measures(Prediction)
+    assert set(found) == set(task.measured)
     assert found["answer_perplexity"] == pytest.approx(np.exp(np.mean(losses)))
     assert found["answer_token_accuracy"] == pytest.approx(np.mean(right))
     assert 0 < np.mean(right) < 1
+
+
+def test_an_unknown_token_is_no_right_answer() -> None:
+    tokenizer = tokenizer_of("encoder-decoder")
+    task = task_of(Chat, tokenizer, [{"prompt": "Oslo", "response": "1961"}, {"prompt": "Oslo", "response": "Oslo"}])
+    assert task.cut["held-out"]["unknown_answers"] == 1
+    labels = torch.tensor([[-100, task.unknown, tokenizer.eos_token_id]])
+    logits = torch.nn.functional.one_hot(labels.roll(-1, 1).clamp(min=0), len(tokenizer)).float()
+    assert task.reduce((logits,), labels)[0, 1:].tolist() == [1, 2]
 
 
 def test_a_template_that_changes_earlier_turns_is_refused() -> None:
@@ -225,6 +309,45 @@ def test_targets_end_with_eos() -> None:
         assert tokenizer.decode(row["labels"], skip_special_tokens=True).strip() == TEXTS[2]
         cut = task_of(Seq2Seq, tokenizer, [{"source": TEXTS[0], "target": TEXTS[2]}], max_target_length=2)
         assert cut.train_rows[0]["labels"] == row["labels"][:2]
+
+
+def test_what_is_written_is_compared_with_the_text_of_the_target() -> None:
+    """Not with what the tokenizer can write of it, or with its first tokens."""
+    pytest.importorskip("sacrebleu")
+    tokenizer = tokenizer_of("encoder-decoder")
+    targets = ["The river runs past the mill since 1961.", TEXTS[1]]  # no text of the tokenizer has a digit
+    rows = [{"source": text, "target": target} for text, target in zip(TEXTS, targets, strict=False)]
+    for options, counts in (({}, 0), ({"max_target_length": 5}, 2)):
+        task = task_of(Seq2Seq, tokenizer, rows, **options)
+        ids = task.held_out_rows["labels"]
+        written = [text.strip() for text in tokenizer.batch_decode(list(ids), skip_special_tokens=True)]
+        assert "1961" not in written[0]
+        found = predicted(task)
+        assert found["bleu"] < 95
+        assert found == seq2seq_metrics(written, targets)
+        assert names_of(found) == set(task.measured)
+        assert task.baseline() == seq2seq_metrics(TEXTS[:2], targets)
+        assert task.cut["training"] == {"cut_rows": 0, "cut_targets": counts, "unknown_targets": 1}
+    told = task.facts()
+    assert told["targets that were cut"] == "2 of 2 (training data), 2 of 2 (held-out data)"
+
+
+def test_what_is_cut_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = tokenizer_of("encoder")
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
+    lengths = sorted(len(tokenizer(text)["input_ids"]) for text in TEXTS)
+    for length, count in ((lengths[2], 0), (lengths[2] - 1, 1), (lengths[0] - 1, 3)):
+        task = task_of(SequenceClassification, tokenizer, rows, max_length=length)
+        assert task.cut == {"training": {"cut_rows": count}, "held-out": {"cut_rows": count}}
+        caplog.clear()
+        task.tell_cuts()
+        said = f"rows that were cut: {count} of 3 (training data), {count} of 3 (held-out data), with --max-length"
+        assert (said in caplog.text) == bool(count)
+    pairs = [{"first": TEXTS[0], "second": text, "label": number} for number, text in enumerate(TEXTS[:2])]
+    task = task_of(SequenceClassification, tokenizer, pairs, columns=["first", "second"], max_length=lengths[2])
+    assert task.cut["training"] == {"cut_rows": 2}
+    slow = task_of(SequenceClassification, ByT5Tokenizer(), rows, max_length=len(TEXTS[0]))
+    assert slow.cut["training"] == {"cut_rows": 2}  # with the end, one byte more
 
 
 # ------------------------------------------------------------------------------------------------------------- classes
@@ -286,6 +409,7 @@ def test_labels_say_what_the_problem_is(labels: list[Any], problem: str, targets
     assert task.config_fields()["problem_type"] == problem
     assert list(task.train_rows["labels"]) == targets
     found = task.baseline()
+    assert names_of(found) == set(task.measured)
     assert {name: found[name] for name in baseline} == pytest.approx(baseline)
 
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Answers to instructions, in one turn or several."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from jinja2 import TemplateError
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, DataCollatorForTokenClassification, EvalPrediction
 
+from ...evaluation.directions import MEASURES
 from ...models.losses import IGNORE
 from .task import Task, row_name
 
@@ -33,7 +34,8 @@ class Chat(Task):
     with it. What the assistant says is learnt, in all turns, with the token that ends it; everything else is only
     read. A row that is too long loses its end, and is left out if no answer remains.
 
-    Measured are the perplexity and the accuracy of the tokens of answers, beside the model before the training.
+    Measured are the perplexity and the accuracy of the tokens of answers, beside the model before the training. An
+    unknown token is never right: it is not what was to be said.
     """
 
     name = "chat"
@@ -42,6 +44,11 @@ class Chat(Task):
     texts = ("prompt",)
     labels = ("messages", "response", "completion")
     baseline_name = "before training"
+    cuts: ClassVar = {
+        "cut_rows": "rows that were cut",
+        "left_out": "rows left out",
+        "unknown_answers": "rows whose answers have unknown tokens",
+    }
 
     def choose_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the column of prompts, and none where there are messages."""
@@ -92,11 +99,9 @@ class Chat(Task):
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode conversations, with labels for what the assistant says."""
         rendered = [answer_spans(self.tokenizer, messages) for messages in self.conversations(batch)]
-        encoded = self.tokenizer(
+        encoded, cut = self.encode_cut(
             [text for text, _ in rendered],
             add_special_tokens=False,  # the template has them
-            truncation=True,
-            max_length=self.max_length,
             return_offsets_mapping=True,
         )
         labels = [
@@ -108,7 +113,10 @@ class Chat(Task):
                 encoded["input_ids"], encoded["offset_mapping"], rendered, strict=True
             )
         ]
-        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
+        inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+        left_out = [all(label == IGNORE for label in row) for row in labels]
+        unknown = [self.unknown in row for row in labels]
+        return {**inputs, "labels": labels, "cut_rows": cut, "left_out": left_out, "unknown_answers": unknown}
 
     def collator(self, model: Any) -> DataCollatorForTokenClassification:
         """Pad tokens and their labels."""
@@ -119,18 +127,21 @@ class Chat(Task):
         *Shape:* `(rows, 3)`, float32."""
         logits, targets = super().reduce(outputs, labels)[:, :-1].float(), labels[:, 1:]
         losses = cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORE, reduction="none")
-        right = (logits.argmax(-1) == targets).sum(1)
-        return torch.stack([losses.sum(1), right.float(), (targets != IGNORE).sum(1).float()], dim=1)
+        right = logits.argmax(-1) == targets
+        if self.unknown is not None:
+            right &= targets != self.unknown
+        return torch.stack([losses.sum(1), right.sum(1).float(), (targets != IGNORE).sum(1).float()], dim=1)
+
+    @property
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`."""
+        return MEASURES["chat"]
 
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Return the perplexity and the accuracy of the tokens of answers."""
         sums: Any = prediction.predictions
         loss, right, count = sums.sum(0, dtype=np.float64)
         return {"answer_perplexity": float(np.exp(loss / count)), "answer_token_accuracy": float(right / count)}
-
-    def facts(self) -> dict[str, Any]:
-        """Add what was left out."""
-        return {**super().facts(), "rows left out": len(self.train) - len(self.train_rows)}
 
 
 def answer_spans(tokenizer: Any, messages: Sequence[Message]) -> tuple[str, list[tuple[int, int]]]:

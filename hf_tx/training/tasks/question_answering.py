@@ -1,13 +1,14 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Where in a text the answer to a question stands."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from transformers import AutoModelForQuestionAnswering, DataCollatorWithPadding, EvalPrediction
 
+from ...evaluation.directions import MEASURES
 from ...evaluation.task_metrics import question_answering_metrics
 from .task import Task, row_name
 
@@ -31,6 +32,7 @@ class QuestionAnswering(Task):
     texts = ("question", "context")
     labels = ("answers",)
     metric = "question_answering"
+    cuts: ClassVar = {"lost_answers": "answers that no window holds"}
     baseline_name = "before training"
 
     def set_up(
@@ -90,15 +92,22 @@ class QuestionAnswering(Task):
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Return windows, with the first and the last token of the answer."""
         encoded = self._encode(batch)
+        numbers, answers = encoded["overflow_to_sample_mapping"], batch[self.label_column]
         places = [
-            answer_place(list(_spans(encoded, window)), batch[self.label_column][number])
-            for window, number in enumerate(encoded["overflow_to_sample_mapping"])
+            answer_place(list(_spans(encoded, window)), answers[number]) for window, number in enumerate(numbers)
+        ]
+        held = {number for number, place in zip(numbers, places, strict=True) if place != (0, 0)}
+        # Of the windows of a question, the first says it.
+        lost = [
+            bool(answers[number]["text"]) and number not in held and number not in numbers[max(0, window - 1) : window]
+            for window, number in enumerate(numbers)
         ]
         inputs = {name: encoded[name] for name in self.tokenizer.model_input_names if name in encoded}
         return {
             **inputs,
             "start_positions": [first for first, _ in places],
             "end_positions": [last for _, last in places],
+            "lost_answers": lost,
         }
 
     def collator(self, model: Any) -> DataCollatorWithPadding:
@@ -108,6 +117,14 @@ class QuestionAnswering(Task):
     def reduce(self, outputs: Any, labels: Any) -> Any:
         """Return the scores of beginnings and ends."""
         return tuple(outputs[:2])
+
+    @property
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`."""
+        if not self.has_unanswerable:
+            return ("exact_match", "f1")
+        some = any(answers["text"] for answers in self.held_out[self.label_column])
+        return [name for name in MEASURES["answers"] if some or not name.startswith("HasAns")]
 
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare answers as the official script does."""

@@ -1,12 +1,13 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """A text from a text: translations, summaries, paraphrases."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, EvalPrediction
 
+from ...evaluation.directions import MEASURES
 from ...evaluation.loading import longest_input
 from ...evaluation.task_metrics import seq2seq_metrics
 from ...models.losses import IGNORE
@@ -17,7 +18,8 @@ from .task import Task
 class Seq2Seq(Task):
     """Write a target for a source. See [`Task`].
 
-    What is measured is what the model generates: by ROUGE, BLEU and chrF, beside what copying the source gives.
+    What is measured is what the model generates: by ROUGE, BLEU and chrF, beside what copying the source gives. It is
+    compared with the targets as the data has them, also where the tokenizer cannot write them or they were cut.
     """
 
     name = "seq2seq"
@@ -28,6 +30,11 @@ class Seq2Seq(Task):
     metric = "seq2seq"
     trainer_class = TxSeq2SeqTrainer
     baseline_name = "the source, copied"
+    cuts: ClassVar = {
+        "cut_rows": "sources that were cut",
+        "cut_targets": "targets that were cut",
+        "unknown_targets": "targets with unknown tokens",
+    }
 
     def set_up(self, max_target_length: int | None = None, **options: Any) -> None:
         """Check that both are texts.
@@ -52,11 +59,17 @@ class Seq2Seq(Task):
 
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode sources, and targets that end with eos unless they were cut."""
-        encoded = self.tokenizer(batch[self.columns[0]], truncation=True, max_length=self.max_length)
+        encoded, cut = self.encode_cut(batch[self.columns[0]])
         targets = self.tokenizer(text_target=batch[self.label_column])["input_ids"]
         eos = self.tokenizer.eos_token_id
         closed = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in targets]
-        return {**encoded, "labels": [ids[: self.max_target_length] for ids in closed]}
+        return {
+            **encoded,
+            "labels": [ids[: self.max_target_length] for ids in closed],
+            "cut_rows": cut,
+            "cut_targets": [len(ids) > self.max_target_length for ids in closed],
+            "unknown_targets": [self.unknown in ids for ids in closed],
+        }
 
     def collator(self, model: Any) -> DataCollatorForSeq2Seq:
         """Pad sources and targets."""
@@ -72,28 +85,27 @@ class Seq2Seq(Task):
             if value is not None and value < least:
                 raise ValueError(f"--{name} {value}: must be at least {least}.")
 
+    @property
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`."""
+        return MEASURES["seq2seq"]
+
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare what is written with the targets."""
         pad: Any = self.tokenizer.pad_token_id
         # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
-        count = len(self.held_out_rows)
-        return self._compare(
-            *(np.where(ids == IGNORE, pad, ids)[:count] for ids in (prediction.predictions, prediction.label_ids))
-        )
+        written = np.asarray(prediction.predictions)[: len(self.held_out_rows)]
+        written = np.where(written == IGNORE, pad, written)
+        return self._compare(self.tokenizer.batch_decode(written, skip_special_tokens=True))
 
     def baseline(self) -> dict[str, Any]:
         """Return the measures of the sources, as targets."""
-        return self._compare(*(list(self.held_out_rows[name]) for name in ("input_ids", "labels")))
+        return self._compare(self.held_out[self.columns[0]])
 
-    def _compare(self, *ids: Any) -> dict[str, Any]:
-        written, right = (self.tokenizer.batch_decode(each, skip_special_tokens=True) for each in ids)
+    def _compare(self, written: Iterable[str]) -> dict[str, Any]:
+        right = self.held_out[self.label_column]
         return seq2seq_metrics([text.strip() for text in written], [text.strip() for text in right])
 
     def facts(self) -> dict[str, Any]:
         """Add the length of targets."""
-        full = sum(len(ids) >= self.max_target_length for ids in self.train_rows["labels"])
-        return {
-            **super().facts(),
-            "most tokens of a target": self.max_target_length,
-            "targets that have as many or were cut": full,
-        }
+        return {**super().facts(), "most tokens of a target": self.max_target_length}

@@ -3,7 +3,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, DataCollatorWithPad
 from transformers.utils import logging
 
 from ...baselines import classify_by_words
+from ...evaluation.directions import MEASURES
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
 from .labels import Labels, are_numbers, number_of
 from .task import Task, row_name
@@ -111,11 +112,20 @@ class SequenceClassification(Task):
 
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode texts or pairs; what is too long is cut."""
-        return self.tokenizer(*(batch[name] for name in self.columns), truncation=True, max_length=self.max_length)
+        encoded, cut = self.encode_cut(*(batch[name] for name in self.columns))
+        return {**encoded, "cut_rows": cut}
 
     def collator(self, model: Any) -> DataCollatorWithPadding:
         """Pad texts."""
         return DataCollatorWithPadding(self.tokenizer)
+
+    @property
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`."""
+        if self.problem_type == "regression":
+            return MEASURES["regression"]
+        several = self.problem_type == "multi_label_classification"
+        return [name for name in MEASURES["classification"] if not (several and name == "mcc")]
 
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare classes or numbers."""

@@ -2,16 +2,19 @@
 """What all tasks have in common: columns that are checked, rows, and measures beside a baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
+from transformers.utils import logging
 
+from ...common.options import flag
 from ...evaluation.task_metrics import libraries
 from ..data import check_columns
 from ..trainer import TxTrainer
 
+logger = logging.get_logger(__name__)
 Measures = dict[str, float]
 
 
@@ -49,6 +52,8 @@ class Task(ABC):
     trainer_class: ClassVar[type[Any]] = TxTrainer
     #: Of what the measures of `baseline` are.
     baseline_name: ClassVar[str] = "majority"
+    #: What is counted of rows that are not read as a whole: columns that `encode` adds, which mark them, in words.
+    cuts: ClassVar[dict[str, str]] = {"cut_rows": "rows that were cut"}
 
     def __init__(
         self,
@@ -73,6 +78,8 @@ class Task(ABC):
         for split in self.splits.values():
             check_columns(split, [*self.columns, self.label_column])
         self.set_up(**options)
+        #: How many rows are not read as a whole, by the name of the data and what `cuts` counts.
+        self.cut: dict[str, dict[str, int]] = {}
         rows: dict[str, Any] = {name: self.rows(split) for name, split in self.splits.items()}
         #: What is trained on, if anything is, and what is measured on.
         self.train_rows: Any = rows.get("training")
@@ -112,6 +119,11 @@ class Task(ABC):
         """Check the rows, and find out what the model must know."""
         self.check_texts(*self.columns)
 
+    @property
+    @abstractmethod
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`, all of them in `MEASURES`."""
+
     def options(self) -> dict[str, Any]:
         """Return the options that measure the same again."""
         return {"max_length": self.max_length}
@@ -121,16 +133,39 @@ class Task(ABC):
         return {}
 
     def rows(self, split: Any) -> Any:
-        """Return the rows of a split that the collator takes."""
-        return split.map(self.encode, batched=True, remove_columns=split.column_names, desc=f"rows of {self.name}")
+        """Return the rows of a split that the collator takes, and count those that are not read as a whole."""
+        rows = split.map(self.encode, batched=True, remove_columns=split.column_names, desc=f"rows of {self.name}")
+        counts = {column: sum(rows[column]) for column in self.cuts}
+        self.cut |= {name: counts for name, each in self.splits.items() if each is split}
+        return rows.remove_columns(list(self.cuts))
+
+    def encode_cut(self, *texts: Sequence[str], **options: Any) -> tuple[Any, list[bool]]:
+        """Encode texts or pairs of at most `max_length` tokens, and return which of them were cut.
+
+        Args:
+            *texts: the texts, or the first and the second of each pair.
+            **options: of the tokenizer.
+        """
+        encoded = self.tokenizer(*map(list, texts), truncation=True, max_length=self.max_length, **options)
+        if encoded.encodings is not None:
+            return encoded, [bool(each.overflowing) for each in encoded.encodings]
+        whole = self.tokenizer(*map(list, texts), **options, verbose=False)["input_ids"]
+        return encoded, [len(ids) > self.max_length for ids in whole]
 
     @abstractmethod
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
-        """Return the rows that examples give, both as columns."""
+        """Return the rows that examples give, both as columns, with those of `cuts`."""
 
     @abstractmethod
     def collator(self, model: Any) -> Any:
         """Return what makes batches of rows."""
+
+    @property
+    def unknown(self) -> int | None:
+        """The token of what the tokenizer does not know, if nothing else is said by it: it is not what was to be
+        written."""
+        token = self.tokenizer.unk_token_id
+        return None if token == self.tokenizer.eos_token_id else token
 
     def prepare_options(self, options: TrainingArguments) -> None:
         """Set what the task needs of the Trainer, and of it alone."""
@@ -151,8 +186,23 @@ class Task(ABC):
 
     def facts(self) -> dict[str, Any]:
         """Return what a card says of the data."""
-        full = sum(len(ids) >= self.max_length for ids in self.train_rows["input_ids"])
-        return {"task": self.name, "most tokens of a row": self.max_length, "rows that have as many or were cut": full}
+        return {"task": self.name, "most tokens of a row": self.max_length, **self.cut_facts()}
+
+    def cut_facts(self) -> dict[str, str]:
+        """Return in words how many rows are not read as a whole."""
+        return {
+            words: ", ".join(
+                f"{self.cut[name][column]:,} of {len(split):,} ({name} data)" for name, split in self.splits.items()
+            )
+            for column, words in self.cuts.items()
+        }
+
+    def tell_cuts(self) -> None:
+        """Log what is not read as a whole, if anything is."""
+        options = " ".join(f"{flag(name)} {value}" for name, value in self.options().items())
+        for column, (words, numbers) in zip(self.cuts, self.cut_facts().items(), strict=True):
+            if any(counts[column] for counts in self.cut.values()):
+                logger.warning(f"{words}: {numbers}, with {options}.")
 
 
 def row_name(split: Any, split_name: str, number: int) -> str:

@@ -2,17 +2,21 @@
 """A tag for every word."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, EvalPrediction
 
+from ...evaluation.directions import MEASURES
 from ...evaluation.task_metrics import classification_metrics, is_tag, token_classification_metrics
 from ...models.losses import IGNORE
 from .labels import Labels
 from .task import Task, row_name
+
+# The tag of words that are not read, where there is no `O`.
+_NONE = -1
 
 
 class TokenClassification(Task):
@@ -22,6 +26,9 @@ class TokenClassification(Task):
     them, so that they are cut into tokens as in any text; the first token of a word has its tag, the others none
     (-100). Where all tags are those of entities (`O`, `B-PER`, `I-PER`), whole entities are measured, by seqeval, and
     else single tags.
+
+    All words are measured. Those that the model does not read, since the row is cut before them or the tokenizer makes
+    nothing of them, are taken to be tagged `O`; where there is no such tag, to have none, which is never right.
     """
 
     name = "token-classification"
@@ -30,6 +37,7 @@ class TokenClassification(Task):
     texts = ("tokens",)
     labels = ("tags", "ner_tags", "pos_tags", "labels")
     metric = "token_classification"
+    cuts: ClassVar = {"cut_rows": "rows that were cut", "unread_rows": "rows with words that are not read"}
 
     def set_up(self, **options: Any) -> None:
         """Find the tags, and check that all words have one."""
@@ -44,33 +52,55 @@ class TokenClassification(Task):
         else:
             found = chain.from_iterable(tags or () for tags in self.train[self.label_column])
             self.classes = Labels(feature.feature, found, self.config.label2id)
+        #: The numbers of all tags, by the name of the data.
+        self.tags: dict[str, list[list[int]]] = {}
         for split_name, split in self.splits.items():
+            numbers = self.tags[split_name] = []
             for number, (words, tags) in enumerate(zip(split[column], split[self.label_column], strict=True)):
                 where = row_name(split, split_name, number)
                 if not isinstance(words, list) or not words:
                     raise ValueError(f"{where}: {column} = {words!r:.60} is no list of words; leave such rows out.")
                 if len(words) != len(tags or ()):
                     raise ValueError(f"{where}: has {len(words)} words and {len(tags or ())} labels.")
-                for word, tag in zip(words, tags, strict=True):
+                for word in words:
                     if not isinstance(word, str) or not word.strip():
                         raise ValueError(f"{where}: {word!r} is no word.")
-                    self.classes.number(tag, where)
+                numbers.append([self.classes.number(tag, where) for tag in tags])
         self.entities = all(map(is_tag, self.classes.names))
 
     def config_fields(self) -> dict[str, Any]:
         """Return the tags."""
         return self.classes.config_fields()
 
+    def rows(self, split: Any) -> Any:
+        """Return the rows of which words are read.
+
+        Raises:
+            ValueError: there is none.
+        """
+        rows = super().rows(split)
+        read = list(rows["words"])
+        if not any(read):
+            raise ValueError(f"no word begins within {self.max_length} tokens (--max-length): nothing can be learnt.")
+        if split is self.held_out:
+            #: Of each held-out row, the words that are read.
+            self.read = read
+        return rows.remove_columns("words").select([number for number, words in enumerate(read) if words])
+
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode words as one text, with the tag of a word at its first token."""
-        texts = [" ".join(words) for words in batch[self.columns[0]]]
-        encoded = self.tokenizer(texts, truncation=True, max_length=self.max_length, return_offsets_mapping=True)
-        offsets = encoded.pop("offset_mapping")
-        labels = [
-            [IGNORE if word is None else self.classes.number(tags[word], "") for word in first_tokens(words, spans)]
-            for words, tags, spans in zip(batch[self.columns[0]], batch[self.label_column], offsets, strict=True)
+        rows = batch[self.columns[0]]
+        encoded, cut = self.encode_cut([" ".join(words) for words in rows], return_offsets_mapping=True)
+        begun = [
+            list(first_tokens(words, spans)) for words, spans in zip(rows, encoded.pop("offset_mapping"), strict=True)
         ]
-        return {**encoded, "labels": labels}
+        labels = [
+            [IGNORE if word is None else self.classes.number(tags[word], "") for word in words]
+            for words, tags in zip(begun, batch[self.label_column], strict=True)
+        ]
+        read = [[word for word in words if word is not None] for words in begun]
+        unread = [len(words) < len(row) for words, row in zip(read, rows, strict=True)]
+        return {**encoded, "labels": labels, "words": read, "cut_rows": cut, "unread_rows": unread}
 
     def collator(self, model: Any) -> DataCollatorForTokenClassification:
         """Pad texts and tags."""
@@ -80,30 +110,35 @@ class TokenClassification(Task):
         """Return the tag of each token."""
         return super().reduce(outputs, labels).argmax(-1)
 
-    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
-        """Compare the tags of words."""
-        right: Any = prediction.label_ids
-        pairs = [
-            (found[row != IGNORE], row[row != IGNORE])
-            for found, row in zip(prediction.predictions, right, strict=True)
-        ]
-        return self._compare(*zip(*pairs, strict=True))
+    @property
+    def measured(self) -> Iterable[str]:
+        """The names of the numbers in `measures`."""
+        return MEASURES["entities" if self.entities else "classification"]
 
-    def _compare(self, found: Sequence[Any], right: Sequence[Any]) -> dict[str, Any]:
+    def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
+        """Compare the tags of all words, those that are not read included."""
+        labels: Any = prediction.label_ids
+        of_words = (row[right != IGNORE] for row, right in zip(prediction.predictions, labels, strict=True))
+        outside = self.classes.names.index("O") if "O" in self.classes.names else _NONE
+        found = [[outside] * len(row) for row in self.tags["held-out"]]
+        for row, words in zip(found, self.read, strict=True):
+            for word, tag in zip(words, next(of_words) if words else (), strict=True):
+                row[word] = int(tag)
+        return self._compare(found)
+
+    def _compare(self, found: Sequence[Sequence[int]]) -> dict[str, Any]:
+        right: Sequence[Sequence[int]] = self.tags["held-out"]
         if not self.entities:
-            found, right = (list(chain.from_iterable(rows)) for rows in (found, right))
-            return classification_metrics(found, right, self.classes.names)
-        found, right = ([[self.classes.names[tag] for tag in row] for row in rows] for rows in (found, right))
-        return token_classification_metrics(found, right)
+            tags, wanted = (list(chain.from_iterable(rows)) for rows in (found, right))
+            return classification_metrics(tags, wanted, self.classes.names, none=_NONE)
+        names = {**dict(enumerate(self.classes.names)), _NONE: "O"}
+        named, expected = ([[names[tag] for tag in row] for row in rows] for rows in (found, right))
+        return token_classification_metrics(named, expected)
 
     def baseline(self) -> dict[str, Any]:
         """Return the measures of the most frequent tag."""
-        train, right = (
-            [[label for label in row if label != IGNORE] for row in rows["labels"]]
-            for rows in (self.train_rows, self.held_out_rows)
-        )
-        ((usual, _),) = Counter(chain.from_iterable(train)).most_common(1)
-        return self._compare([[usual] * len(row) for row in right], right)
+        ((usual, _),) = Counter(chain.from_iterable(self.tags["training"])).most_common(1)
+        return self._compare([[usual] * len(row) for row in self.tags["held-out"]])
 
 
 def first_tokens(words: Sequence[str], spans: Sequence[tuple[int, int]]) -> Iterator[int | None]:
