@@ -21,7 +21,7 @@ from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
 from .recipes import RECIPES, width_fields
-from .resuming import Drawn, check_resumed
+from .resuming import check_resumed
 from .runs import (
     Run,
     RunArguments,
@@ -146,8 +146,6 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     model = kind.auto_class.from_config(
         recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
     )
-    drawn = Drawn.of(options.seed, held_out)
-    check_resumed(options, model.config, drawn)
     with options.main_process_first(desc="the rows"):
         rows = objective.prepare(train, columns)
         measured = objective.prepare(held_out, columns, fixed=True)
@@ -159,7 +157,9 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         data_collator=objective,
         processing_class=tokenizer,
     )
-    trainer.add_callback(drawn)
+    trainer.began.add(arguments, rows_to_learn_from=rows, rows_held_out=held_out)
+    if options.resume_from_checkpoint is not None:
+        check_resumed(trainer, options.resume_from_checkpoint, model.config)
     trainer.check_first_batch()
     arguments.prepare_push(options)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None

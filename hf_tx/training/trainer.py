@@ -2,10 +2,12 @@
 """The library's trainers, made safe: whole checkpoints, a stop at the first loss that is no number, decay of matrices
 only."""
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,12 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint, has_length, rotate_checkpoints
 
 from ..hub.cards import RECORD
 from ..objectives import Objective
 from .epochs import SetEpoch
+from .resuming import Began, check_resumed
 
 #: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
 UNFINISHED = "_unfinished"
@@ -50,6 +53,8 @@ class _Safe(Trainer):
             if "to be installed" not in str(error):
                 raise
             raise ImportError(f"--report_to: {error}") from error
+        #: What checkpoints keep of the beginning of the run, and a run that goes on from one must share.
+        self.began = Began(self.args)
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
@@ -141,6 +146,54 @@ class _Safe(Trainer):
         return loss
 
     # -------------------------------------------------------------------------------------------------------- resuming
+    def adds_up(self) -> bool:
+        """Return whether the loss of rows that are read together is that of the same rows in parts, as gradient
+        accumulation sums it. It is not where something is drawn for a batch (dropout), where a loss compares the rows
+        of a batch, and where it is a mean over parts with different numbers of targets."""
+        if self.is_sharded:
+            return False  # it cannot run before the training
+        rows = list(islice(iter(self.train_dataset), 3))  # type: ignore[call-overload]
+        sums = []
+        with torch.random.fork_rng(), torch.no_grad(), self.compute_loss_context_manager():
+            model = self.model.train()  # type: ignore[union-attr]
+            for parts in ([rows], [rows[:1], rows[1:]]):
+                batches = [self._prepare_inputs(self.data_collator(part)) for part in parts if part]
+                count = self._get_num_items_in_batch(batches, self.args.device)
+                scaled = self.model_accepts_loss_kwargs and count is not None or self.compute_loss_func is not None
+                losses = [self.compute_loss(model, dict(batch), num_items_in_batch=count) for batch in batches]
+                sums.append(sum(losses) / (1 if scaled else len(batches)))
+        whole, parted = sums
+        return torch.allclose(whole, parted, rtol=1e-2 if self.args.bf16 or self.args.fp16 else 1e-4)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **keywords: Any) -> Any:
+        """Train as the library does.
+
+        Raises:
+            ValueError: the checkpoint to go on from is of a run with other options; see [`check_resumed`].
+        """
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir)) or True
+        if isinstance(resume_from_checkpoint, str):
+            check_resumed(self, resume_from_checkpoint)
+        return super().train(resume_from_checkpoint, *arguments, **keywords)
+
+    def _init_training_state(
+        self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, checkpoint: Any, trial: Any
+    ) -> tuple[int, int]:
+        """Restore the state as the library does, which takes the steps between two logs, measurements and saves from
+        the checkpoint, whatever the options say, and the place in a stream for one in its first pass, however many
+        there were."""
+        epochs, batches = super()._init_training_state(
+            max_steps, num_update_steps_per_epoch, num_train_epochs, checkpoint, trial
+        )
+        self.state.compute_steps(self.args, max_steps)
+        if checkpoint is not None and not has_length(self.train_dataset) and self.state.epoch:
+            # The steps of a pass over a stream are unknown; they are counted in shares of all steps.
+            epochs = math.ceil(self.state.epoch) - 1
+            steps = round((self.state.epoch - epochs) * max_steps)
+            batches = 0 if self.args.ignore_data_skip else steps * self.args.gradient_accumulation_steps
+        return epochs, batches
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Load weights as the library does.
 
@@ -257,6 +310,7 @@ class _Safe(Trainer):
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         self._stages = True
+        self.began.keep(self.state)
         try:
             super()._save_checkpoint(model, trial)
         finally:

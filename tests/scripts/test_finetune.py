@@ -14,7 +14,7 @@ import pytest
 import torch
 from child_process import environment
 from hub.server import TOKEN, running_hub
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from scripts.scripts import FOLDER, measure_again, results_of, write_rows
 from transformers import (
     AutoConfig,
@@ -223,6 +223,35 @@ def test_a_resumed_run_is_the_whole_run(script: ModuleType, rank: int) -> None:
     assert whole.keys() == again.keys()
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
     assert results_of("out") == measured
+
+
+@pytest.mark.parametrize(
+    ("rank", "changes", "message"),
+    [
+        (0, {"max_length": 20}, "--max-length 20: the run of out/checkpoint-2 began with --max-length None"),
+        (0, {"lora_r": 4}, "--lora-r 4: the run of out/checkpoint-2 began with --lora-r 0"),
+        (
+            0,
+            {"label_column": "label"},
+            "--label-column label: the run of out/checkpoint-2 began with --label-column N",
+        ),
+        (4, {}, "the frozen weights are not those of the run of out/checkpoint-2"),
+    ],
+)
+def test_another_run_does_not_go_on(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], rank: int, changes: dict[str, Any], message: str
+) -> None:
+    options = {"max_steps": 2, "lora_r": rank}
+    assert script.main(argv("encoder", "sequence-classification", "single", **options)) == 0
+    if not changes:  # adapters on other weights
+        copy = shutil.copytree("encoder", "changed")
+        weights = {name: weight * 1.1 for name, weight in load_file("encoder/model.safetensors").items()}
+        save_file(weights, "changed/model.safetensors", {"format": "pt"})
+        Path("encoder").unlink()
+        Path(copy).rename("encoder")
+    again = argv("encoder", "sequence-classification", "single", **{**options, **changes})
+    assert script.main([*again, "--resume"]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_adapters_are_merged_into_the_weights(script: ModuleType) -> None:
