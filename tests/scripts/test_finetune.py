@@ -331,7 +331,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"task": "question-answering", "dataset": "answers.jsonl", "doc_stride": 60}, None, "there is no room for the"),
     ({"model": "decoder", "task": "chat"}, [{"prompt": "a", "response": ""}], "response = '' is no text"),
     ({"model": "decoder", "task": "chat"}, [{"messages": [{"role": "robot", "content": "a"}]}],
-     "must have a `role` (system, user or assistant)"),
+     "must have a `role` (system, user, assistant or tool)"),
     ({"model": "decoder", "task": "chat"}, [{"messages": [{"role": "user", "content": "a"}]}],
      "must hold an answer of the assistant"),
 ]  # fmt: skip

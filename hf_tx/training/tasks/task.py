@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
 
+from ...common.columns import tell_unread
 from ...evaluation.task_metrics import libraries
 from ..data import check_columns
 from ..trainer import TxTrainer
@@ -44,6 +45,8 @@ class Task(ABC):
     texts: ClassVar[tuple[str, ...]] = ("text",)
     #: What the column of labels may be called.
     labels: ClassVar[tuple[str, ...]]
+    #: The columns that are read where they are there, beside those of texts and labels.
+    reads: ClassVar[tuple[str, ...]] = ()
     #: The metric that has to be there, if it needs a library.
     metric: ClassVar[str | None] = None
     trainer_class: ClassVar[type[Any]] = TxTrainer
@@ -73,6 +76,8 @@ class Task(ABC):
         for split in self.splits.values():
             check_columns(split, [*self.columns, self.label_column])
         self.set_up(**options)
+        found = self.first_split.column_names
+        tell_unread(found, [*self.columns, self.label_column, *(name for name in self.reads if name in found)])
         rows: dict[str, Any] = {name: self.rows(split) for name, split in self.splits.items()}
         #: What is trained on, if anything is, and what is measured on.
         self.train_rows: Any = rows.get("training")
