@@ -72,6 +72,14 @@ class Objective(ABC):
     #: The columns of a dataset that `prepare` reads.
     columns: ClassVar[tuple[str, ...]] = ("text",)
     takes_more_columns: ClassVar[bool] = False
+    #: Options of the Trainer that not all tasks and objectives honour, and this one does; see `check_honoured`.
+    honours: ClassVar[tuple[str, ...]] = (
+        "label_smoothing_factor",
+        "prediction_loss_only",
+        "neftune_noise_alpha",
+        "activation_checkpointing",
+        "train_sampling_strategy",
+    )
 
     def __post_init__(self) -> None:
         for option in fields(self)[2:]:

@@ -22,6 +22,7 @@ from ..common.options import flag
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
+from .honouring import check_honoured
 from .resuming import check_resumed
 from .runs import Run, RunArguments, RunOptions, measures_of, try_model
 from .tasks import TASKS, Task
@@ -154,6 +155,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
             label_column=arguments.label_column,
             **arguments.task_options(),
         )
+    check_honoured(options, task.said, task.honours)
     task.prepare_options(options)
     set_seed(options.seed)
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)

@@ -20,6 +20,7 @@ from ..objectives.objective import TokenObjective, encode_texts
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
+from .honouring import check_honoured
 from .recipes import RECIPES, width_fields
 from .resuming import check_resumed
 from .runs import (
@@ -130,6 +131,7 @@ def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArgume
 
 def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
     kind = OBJECTIVES[str(arguments.objective)]
+    check_honoured(options, f"--objective {kind.name}", kind.honours)
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
     with options.main_process_first(desc="the data"):

@@ -124,6 +124,25 @@ class _Safe(Trainer):
             return
         super()._run_epoch(*arguments, **keywords)
 
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *arguments: Any, **keywords: Any) -> Any:
+        """Compute the loss as the library does. Where it smooths labels, it keeps them from the model, which makes the
+        inputs of a decoder of them; so these are made before.
+
+        Raises:
+            ValueError: labels are to be smoothed that are no classes.
+        """
+        if self.label_smoother is not None:
+            labels = inputs.get("labels")
+            if labels is None or labels.is_floating_point():
+                raise ValueError(
+                    f"--label_smoothing_factor {self.args.label_smoothing_factor}: the batch has no labels that are "
+                    "classes; leave it out."
+                )
+        shifted = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
+        if self.label_smoother is not None and shifted is not None and "labels" in inputs:
+            inputs = {"decoder_input_ids": shifted(inputs["labels"]), **inputs}
+        return super().compute_loss(model, inputs, *arguments, **keywords)
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Take the library's step.
 

@@ -286,6 +286,19 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"text": None, "dataset": "text.txt"}, "text.txt: is no .json, "),
         ({"text": None, "dataset": "latin.jsonl"}, "'latin.jsonl' is not UTF-8 text: invalid continuation byte at"),
         ({"resume_from_checkpoint": "gone"}, "gone"),
+        (
+            {"family": "encoder", "objective": "contrastive", "label_smoothing_factor": 0.1},
+            "--label_smoothing_factor 0.1: --objective contrastive cannot honour it",
+        ),
+        (
+            {"family": "encoder", "objective": "contrastive", "neftune_noise_alpha": 5},
+            "--neftune_noise_alpha 5.0: --objective contrastive cannot honour it",
+        ),
+        (
+            {"family": "encoder", "objective": "contrastive", "activation_checkpointing": True},
+            "--activation_checkpointing True: --objective contrastive cannot honour it",
+        ),
+        ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],
 )

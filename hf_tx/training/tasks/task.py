@@ -2,7 +2,7 @@
 """What all tasks have in common: columns that are checked, rows, and measures beside a baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -49,6 +49,13 @@ class Task(ABC):
     reads: ClassVar[tuple[str, ...]] = ()
     #: The metric that has to be there, if it needs a library.
     metric: ClassVar[str | None] = None
+    #: Options of the Trainer that not all tasks and objectives honour, and this one does; see `check_honoured`.
+    honours: Collection[str] = (
+        "label_smoothing_factor",
+        "neftune_noise_alpha",
+        "activation_checkpointing",
+        "train_sampling_strategy",
+    )
     trainer_class: ClassVar[type[Any]] = TxTrainer
     #: Of what the measures of `baseline` are.
     baseline_name: ClassVar[str] = "majority"
@@ -82,6 +89,11 @@ class Task(ABC):
         #: What is trained on, if anything is, and what is measured on.
         self.train_rows: Any = rows.get("training")
         self.held_out_rows: Any = rows["held-out"]
+
+    @property
+    def said(self) -> str:
+        """The task in messages."""
+        return f"--task {self.name}"
 
     @property
     def splits(self) -> dict[str, Any]:
