@@ -89,7 +89,8 @@ class Began:
         Raises:
             ValueError: the checkpoint does not say what its run began with.
         """
-        kept: Any = (state.stateful_callbacks or {}).get(_KEY)
+        callbacks: Any = state.stateful_callbacks or {}
+        kept = callbacks.get(_KEY)
         if kept is None:
             raise ValueError(
                 f"--resume: {where} does not say with which options its run began, as it was saved by another Trainer "

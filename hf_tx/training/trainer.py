@@ -171,7 +171,8 @@ class _Safe(Trainer):
         of a batch, and where it is a mean over parts with different numbers of targets."""
         if self.is_sharded:
             return False  # it cannot run before the training
-        rows = list(islice(iter(self.train_dataset), 3))  # type: ignore[call-overload]
+        dataset: Any = self.train_dataset
+        rows = list(islice(iter(dataset), 3))
         sums = []
         with torch.random.fork_rng(), torch.no_grad(), self.compute_loss_context_manager():
             model = self.model.train()  # type: ignore[union-attr]
@@ -366,7 +367,11 @@ class TxTrainer(_Safe):
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train;
+    - a resume that is the rest of the same run, or is refused: with the options that the run began with, except those
+      of logging and saving, and from the row of a stream, in whichever pass ([`check_resumed`]);
     - no more steps when a run is resumed that has done all of them;
+    - smoothed labels of encoder-decoders whose batches have no `decoder_input_ids`, and an error where labels are no
+      classes;
     - pushes without the pickled options of the run, and with the card of [`write_card`] if it is there. Whole
       checkpoints (`hub_strategy="checkpoint"`) hold the state of the optimizer, which is pickled too.
 
