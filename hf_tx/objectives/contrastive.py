@@ -40,6 +40,7 @@ class Contrastive(Objective):
     auto_class = AutoModel
     columns = ("anchor", "positive")
     takes_more_columns = True
+    honours = ("prediction_loss_only",)  # what is trained is a module around the model
 
     def _set_up(self) -> None:
         SentenceEmbedder(nn.Identity(), self.temperature, self.pooling)  # refuses what it cannot do

@@ -35,8 +35,12 @@ import torch
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
+from ..common.columns import tell_unread
 from .batches import Batch, Row, pad_pairs, pad_rows
 from .texts import encode_texts
+
+# What tokenizers add to a row, and follows from the rest of it.
+_SAYS_NOTHING_MORE = ("special_tokens_mask", "length")
 
 
 @dataclass(eq=False)
@@ -68,6 +72,14 @@ class Objective(ABC):
     #: The columns of a dataset that `prepare` reads.
     columns: ClassVar[tuple[str, ...]] = ("text",)
     takes_more_columns: ClassVar[bool] = False
+    #: Options of the Trainer that not all tasks and objectives honour, and this one does; see `check_honoured`.
+    honours: ClassVar[tuple[str, ...]] = (
+        "label_smoothing_factor",
+        "prediction_loss_only",
+        "neftune_noise_alpha",
+        "activation_checkpointing",
+        "train_sampling_strategy",
+    )
 
     def __post_init__(self) -> None:
         for option in fields(self)[2:]:
@@ -105,7 +117,7 @@ class Objective(ABC):
     def prepare(
         self, dataset: Any, columns: str | Sequence[str] | None = None, *, fixed: bool = False, **options: Any
     ) -> Any:
-        """Turn texts into the rows that the objective collates. All other columns are left out.
+        """Turn texts into the rows that the objective collates. All other columns are left out, which is told.
 
         Texts are encoded as they are: what spells a special token is plain text. Batches of 1000 texts are packed at a
         time, if the objective packs.
@@ -139,6 +151,7 @@ class Objective(ABC):
         if missing:
             listed = ", ".join(map(repr, found)) or "none, since it has no rows"
             raise ValueError(f"the dataset has no column {missing[0]!r}: its columns are {listed}.")
+        tell_unread(found, columns)
         rows = dataset.map(
             self._encode_batch,
             batched=True,
@@ -236,6 +249,13 @@ class TokenObjective(Objective):
             raise ValueError(
                 f"{where} has no input_ids: make rows of texts with prepare(), and keep the Trainer from leaving "
                 "columns out (remove_unused_columns=False)."
+            )
+        read = dict.fromkeys((*self.reads, "labels", "attention_mask"))
+        unread = [name for name in row if name not in (*read, *_SAYS_NOTHING_MORE) and row[name] is not None]
+        if unread:
+            raise ValueError(
+                f"{where} has {unread[0]!r}, which {self.name} does not read: it reads {', '.join(read)}; "
+                "take it out (dataset.remove_columns)."
             )
         plain = self._plain(row, where)
         tokens = plain["input_ids"]

@@ -13,6 +13,7 @@ from accelerate import PartialState
 from transformers import AutoConfig
 
 from ..common.checkpoint_files import check_files
+from ..common.columns import tell_unread
 from ..common.loading import loading
 from ..common.options import flag, json_option
 from ..common.whole import write_json
@@ -171,6 +172,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
         raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
     columns += [arguments.label_column or "target"] if pairs else []
     check_columns(rows, columns)
+    tell_unread(rows.column_names, columns)
     return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else list(rows[columns[0]])
 
 

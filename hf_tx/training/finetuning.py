@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From a model and rows with labels to a model for a task, with its measures and its card."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from ..common.options import flag
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
-from .resuming import Drawn, check_resumed
+from .honouring import check_honoured
+from .resuming import check_resumed
 from .runs import Run, RunArguments, RunOptions, check_best, measures_of, try_model
 from .tasks import TASKS, Task
 from .tasks.sequence_classification import BASELINES, PROBLEMS
@@ -155,18 +157,21 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
             label_column=arguments.label_column,
             **arguments.task_options(),
         )
+    check_honoured(options, task.said, task.honours)
     check_best(options, task.measured)
     if options.should_log:
         task.tell_cuts()
     task.prepare_options(options)
     set_seed(options.seed)
     model, new = load_for_task(arguments.model, task, attn_implementation=arguments.attn_implementation, **hub)
-    drawn = Drawn.of(options.seed, held_out)
-    check_resumed(options, model.config, drawn)
+    config = model.config
     if arguments.lora_r:
         model = _with_adapters(model, arguments.lora_r, new)
     trainer = task_trainer(task, model, options)
-    trainer.add_callback(drawn)
+    rows = {"rows_to_learn_from": task.train_rows, "rows_held_out": held_out}
+    trainer.began.add(arguments, **rows, **({"frozen_weights": _frozen(model)} if arguments.lora_r else {}))
+    if options.resume_from_checkpoint is not None:
+        check_resumed(trainer, options.resume_from_checkpoint, config)
     trainer.check_first_batch()
     arguments.prepare_push(options, model.get_base_model() if arguments.lora_r else model)
     return Finetuning(arguments, trainer, tokenizer, found_by, task, new)
@@ -325,6 +330,14 @@ def row_length(
     if given is not None and given <= special:
         raise ValueError(f"{option} {given}: must be above {special}, which are the special tokens of a row.")
     return given or min(longest or _DEFAULT_LENGTH, _DEFAULT_LENGTH)
+
+
+def _frozen(model: Any) -> Iterator[dict[str, str]]:
+    """Yield hashes of the weights that are not trained, which checkpoints of adapters do not hold."""
+    for name, weight in model.named_parameters():
+        if not weight.requires_grad:
+            values = weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            yield {name: hashlib.sha256(values.data).hexdigest()}
 
 
 def _with_adapters(model: Any, rank: int, new: list[str]) -> Any:

@@ -21,8 +21,9 @@ from ..objectives.objective import TokenObjective, encode_texts
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
+from .honouring import check_honoured
 from .recipes import RECIPES, width_fields
-from .resuming import Drawn, check_resumed
+from .resuming import check_resumed
 from .runs import (
     Run,
     RunArguments,
@@ -137,6 +138,7 @@ def prepare_pretraining(arguments: PretrainingArguments, options: TrainingArgume
 def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pretraining":
     check_best(options, ())
     kind = OBJECTIVES[str(arguments.objective)]
+    check_honoured(options, f"--objective {kind.name}", kind.honours)
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
     with options.main_process_first(desc="the data"):
@@ -153,8 +155,6 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     model = kind.auto_class.from_config(
         recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
     )
-    drawn = Drawn.of(options.seed, held_out)
-    check_resumed(options, model.config, drawn)
     with options.main_process_first(desc="the rows"):
         rows = objective.prepare(train, columns)
         measured = objective.prepare(held_out, columns, fixed=True)
@@ -166,7 +166,9 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         data_collator=objective,
         processing_class=tokenizer,
     )
-    trainer.add_callback(drawn)
+    trainer.began.add(arguments, rows_to_learn_from=rows, rows_held_out=held_out)
+    if options.resume_from_checkpoint is not None:
+        check_resumed(trainer, options.resume_from_checkpoint, model.config)
     trainer.check_first_batch()
     arguments.prepare_push(options, model)
     texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None

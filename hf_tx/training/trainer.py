@@ -2,10 +2,12 @@
 """The library's trainers, made safe: whole checkpoints, a stop at the first loss that is no number, decay of matrices
 only."""
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,13 @@ from torch import nn
 from torch.utils.data import SequentialSampler
 from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SchedulerType, has_length, rotate_checkpoints
+from transformers.trainer_utils import (
+    PREFIX_CHECKPOINT_DIR,
+    SchedulerType,
+    get_last_checkpoint,
+    has_length,
+    rotate_checkpoints,
+)
 from transformers.utils import logging
 
 from ..common.checkpoint_files import check_files
@@ -24,6 +32,7 @@ from ..hub.cards import RECORD
 from ..hub.push import open_repository
 from ..objectives import Objective
 from .epochs import SetEpoch
+from .resuming import Began, check_resumed
 from .wrappers import without_wrappers
 
 logger = logging.get_logger(__name__)
@@ -59,6 +68,8 @@ class _Safe(Trainer):
             raise ImportError(f"--report_to: {error}") from error
         if self.args.metric_for_best_model is not None:
             greater_is_better(self.args.metric_for_best_model, self.args.greater_is_better)
+        #: What checkpoints keep of the beginning of the run, and a run that goes on from one must share.
+        self.began = Began(self.args)
         if isinstance(self.data_collator, Objective):
             self.add_callback(SetEpoch(self.data_collator))
 
@@ -140,6 +151,25 @@ class _Safe(Trainer):
             return
         super()._run_epoch(*arguments, **keywords)
 
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *arguments: Any, **keywords: Any) -> Any:
+        """Compute the loss as the library does. Where it smooths labels, it keeps them from the model, which makes the
+        inputs of a decoder of them; so these are made before.
+
+        Raises:
+            ValueError: labels are to be smoothed that are no classes.
+        """
+        if self.label_smoother is not None:
+            labels = inputs.get("labels")
+            if labels is None or labels.is_floating_point():
+                raise ValueError(
+                    f"--label_smoothing_factor {self.args.label_smoothing_factor}: the batch has no labels that are "
+                    "classes; leave it out."
+                )
+        shifted = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
+        if self.label_smoother is not None and shifted is not None and "labels" in inputs:
+            inputs = {"decoder_input_ids": shifted(inputs["labels"]), **inputs}
+        return super().compute_loss(model, inputs, *arguments, **keywords)
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Take the library's step.
 
@@ -162,6 +192,55 @@ class _Safe(Trainer):
         return loss
 
     # -------------------------------------------------------------------------------------------------------- resuming
+    def adds_up(self) -> bool:
+        """Return whether the loss of rows that are read together is that of the same rows in parts, as gradient
+        accumulation sums it. It is not where something is drawn for a batch (dropout), where a loss compares the rows
+        of a batch, and where it is a mean over parts with different numbers of targets."""
+        if self.is_sharded:
+            return False  # it cannot run before the training
+        dataset: Any = self.train_dataset
+        rows = list(islice(iter(dataset), 3))
+        sums = []
+        with torch.random.fork_rng(), torch.no_grad(), self.compute_loss_context_manager():
+            model = self.model.train()  # type: ignore[union-attr]
+            for parts in ([rows], [rows[:1], rows[1:]]):
+                batches = [self._prepare_inputs(self.data_collator(part)) for part in parts if part]
+                count = self._get_num_items_in_batch(batches, self.args.device)
+                scaled = self.model_accepts_loss_kwargs and count is not None or self.compute_loss_func is not None
+                losses = [self.compute_loss(model, dict(batch), num_items_in_batch=count) for batch in batches]
+                sums.append(sum(losses) / (1 if scaled else len(batches)))
+        whole, parted = sums
+        return torch.allclose(whole, parted, rtol=1e-2 if self.args.bf16 or self.args.fp16 else 1e-4)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **keywords: Any) -> Any:
+        """Train as the library does.
+
+        Raises:
+            ValueError: the checkpoint to go on from is of a run with other options; see [`check_resumed`].
+        """
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir)) or True
+        if isinstance(resume_from_checkpoint, str):
+            check_resumed(self, resume_from_checkpoint)
+        return super().train(resume_from_checkpoint, *arguments, **keywords)
+
+    def _init_training_state(
+        self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, checkpoint: Any, trial: Any
+    ) -> tuple[int, int]:
+        """Restore the state as the library does, which takes the steps between two logs, measurements and saves from
+        the checkpoint, whatever the options say, and the place in a stream for one in its first pass, however many
+        there were."""
+        epochs, batches = super()._init_training_state(
+            max_steps, num_update_steps_per_epoch, num_train_epochs, checkpoint, trial
+        )
+        self.state.compute_steps(self.args, max_steps)
+        if checkpoint is not None and not has_length(self.train_dataset) and self.state.epoch:
+            # The steps of a pass over a stream are unknown; they are counted in shares of all steps.
+            epochs = math.ceil(self.state.epoch) - 1
+            steps = round((self.state.epoch - epochs) * max_steps)
+            batches = 0 if self.args.ignore_data_skip else steps * self.args.gradient_accumulation_steps
+        return epochs, batches
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Load weights as the library does.
 
@@ -323,6 +402,7 @@ class _Safe(Trainer):
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         self._stages = True
+        self.began.keep(self.state)
         try:
             super()._save_checkpoint(model, trial)
         finally:
@@ -361,9 +441,13 @@ class TxTrainer(_Safe):
     - weight decay of matrices only;
     - the epoch told to a data collator that is an [`Objective`];
     - `use_cache` saved as it was, not as the Trainer turns it to train;
+    - a resume that is the rest of the same run, or is refused: with the options that the run began with, except those
+      of logging and saving, and from the row of a stream, in whichever pass ([`check_resumed`]);
     - no more steps when a run is resumed that has done all of them;
     - models inside of `torch.compile` (they stay compiled), DataParallel or DDP, whose checkpoints have the names of
       the model's weights, and not those of the wrapper;
+    - smoothed labels of encoder-decoders whose batches have no `decoder_input_ids`, and an error where labels are no
+      classes;
     - pushes without the pickled options of the run, and with the card of [`write_card`] if it is there. Whole
       checkpoints (`hub_strategy="checkpoint"`) hold the state of the optimizer, which is pickled too.
 

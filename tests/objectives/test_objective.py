@@ -243,3 +243,13 @@ def test_the_registry():
     for name, objective in OBJECTIVES.items():
         assert objective.name == name
         assert set(objective.families) <= set(RECIPES)
+
+
+@pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "prefix-lm", "span-corruption"])
+@pytest.mark.parametrize("column", ["seq_idx", "token_type_ids", "text"])
+def test_what_is_not_read_of_a_row_is_refused(name, column):
+    objective = make(name)
+    row = {"input_ids": [130, 131, 132, 133, 134, 135]}
+    objective([{**row, "special_tokens_mask": [0] * 6}])
+    with pytest.raises(ValueError, match=f"row 0 of a batch has '{column}', which {name} does not read"):
+        objective([{**row, column: [0] * 6}])

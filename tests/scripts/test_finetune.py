@@ -14,7 +14,7 @@ import pytest
 import torch
 from child_process import environment
 from hub.server import TOKEN, running_hub
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from scripts.scripts import FOLDER, measure_again, results_of, write_rows
 from transformers import (
     AutoConfig,
@@ -265,6 +265,35 @@ def test_a_resumed_run_is_the_whole_run(script: ModuleType, rank: int) -> None:
     assert results_of("out") == measured
 
 
+@pytest.mark.parametrize(
+    ("rank", "changes", "message"),
+    [
+        (0, {"max_length": 20}, "--max-length 20: the run of out/checkpoint-2 began with --max-length None"),
+        (0, {"lora_r": 4}, "--lora-r 4: the run of out/checkpoint-2 began with --lora-r 0"),
+        (
+            0,
+            {"label_column": "label"},
+            "--label-column label: the run of out/checkpoint-2 began with --label-column N",
+        ),
+        (4, {}, "the frozen weights are not those of the run of out/checkpoint-2"),
+    ],
+)
+def test_another_run_does_not_go_on(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], rank: int, changes: dict[str, Any], message: str
+) -> None:
+    options = {"max_steps": 2, "lora_r": rank}
+    assert script.main(argv("encoder", "sequence-classification", "single", **options)) == 0
+    if not changes:  # adapters on other weights
+        copy = shutil.copytree("encoder", "changed")
+        weights = {name: weight * 1.1 for name, weight in load_file("encoder/model.safetensors").items()}
+        save_file(weights, "changed/model.safetensors", {"format": "pt"})
+        Path("encoder").unlink()
+        Path(copy).rename("encoder")
+    again = argv("encoder", "sequence-classification", "single", **{**options, **changes})
+    assert script.main([*again, "--resume"]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+
+
 def test_adapters_are_merged_into_the_weights(script: ModuleType) -> None:
     assert script.main(argv("encoder", "sequence-classification", "single", lora_r=4)) == 0
     assert results_of("out")["accuracy"]["value"] == 1.0
@@ -334,6 +363,20 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "max_target_length": 65}, None,
      "--max-target-length 65: the model and its tokenizer take at most 64 tokens"),
     ({"lora_r": -1}, None, "--lora-r -1"),
+    ({"label_smoothing_factor": 0.1}, [{"text": "a", "label": 0.5}, {"text": "b", "label": 1.5}],
+     "--label_smoothing_factor 0.1: --task sequence-classification (regression) cannot honour it"),
+    ({"label_smoothing_factor": 0.1}, [{"text": "a", "labels": ["x"]}, {"text": "b", "labels": ["x", "y"]}],
+     "--label_smoothing_factor 0.1: --task sequence-classification (multi_label_classification) cannot honour it"),
+    ({"task": "question-answering", "dataset": "answers.jsonl", "label_smoothing_factor": 0.1}, None,
+     "--label_smoothing_factor 0.1: --task question-answering cannot honour it"),
+    ({"predict_with_generate": True}, None, "--predict_with_generate True: --task sequence-classification (single"),
+    ({"generation_num_beams": 2}, None, "--generation_num_beams 2: --task sequence-classification (single"),
+    ({"prediction_loss_only": True}, None, "--prediction_loss_only True: --task sequence-classification (single"),
+    ({"batch_eval_metrics": True}, None, "--batch_eval_metrics True: cannot be honoured, as measures are made of all"),
+    ({"label_names": "text"}, None, "--label_names ['text']: cannot be honoured"),
+    ({"include_for_metrics": "inputs"}, None, "--include_for_metrics ['inputs']: cannot be honoured"),
+    ({"remove_unused_columns": True}, None, "--remove_unused_columns True: cannot be honoured"),
+    ({"sortish_sampler": True}, None, "--sortish_sampler True: cannot be honoured"),
     ({"baseline": "svm"}, None, "--baseline svm: must be one of majority, tf-idf"),
     ({"baseline": "tf-idf", "task": "seq2seq"}, None, "--baseline tf-idf: is an option of --task sequence-class"),
     ({"baseline": "tf-idf"}, [{"text": "a", "labels": [0, 1]}], "--baseline tf-idf: is for texts with one right"),
@@ -347,7 +390,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"task": "question-answering", "dataset": "answers.jsonl", "doc_stride": 60}, None, "there is no room for the"),
     ({"model": "decoder", "task": "chat"}, [{"prompt": "a", "response": ""}], "response = '' is no text"),
     ({"model": "decoder", "task": "chat"}, [{"messages": [{"role": "robot", "content": "a"}]}],
-     "must have a `role` (system, user or assistant)"),
+     "must have a `role` (system, user, assistant or tool)"),
     ({"model": "decoder", "task": "chat"}, [{"messages": [{"role": "user", "content": "a"}]}],
      "must hold an answer of the assistant"),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From raw text to a measured model: every family, the same after a resume, and refusals that leave nothing behind."""
 
+import contextlib
 import json
 import math
 import shutil
@@ -21,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from hf_tx.evaluation import evaluate_texts
 from hf_tx.hub import RunRecord, check_repository
 from hf_tx.objectives import OBJECTIVES
+from hf_tx.tokenization import train_tokenizer
 from hf_tx.training import TxTrainer
 
 TEXT = "".join(
@@ -284,6 +286,19 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"text": None, "dataset": "text.txt"}, "text.txt: is no .json, "),
         ({"text": None, "dataset": "latin.jsonl"}, "'latin.jsonl' is not UTF-8 text: invalid continuation byte at"),
         ({"resume_from_checkpoint": "gone"}, "gone"),
+        (
+            {"family": "encoder", "objective": "contrastive", "label_smoothing_factor": 0.1},
+            "--label_smoothing_factor 0.1: --objective contrastive cannot honour it",
+        ),
+        (
+            {"family": "encoder", "objective": "contrastive", "neftune_noise_alpha": 5},
+            "--neftune_noise_alpha 5.0: --objective contrastive cannot honour it",
+        ),
+        (
+            {"family": "encoder", "objective": "contrastive", "activation_checkpointing": True},
+            "--activation_checkpointing True: --objective contrastive cannot honour it",
+        ),
+        ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],
 )
@@ -313,31 +328,68 @@ def test_a_training_that_diverges_is_one_line_and_keeps_its_batch(
     assert list(Path("out").glob("_nonfinite-step-*/batch-0.safetensors"))
 
 
+@pytest.fixture(scope="module")
+def broken_off(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a run of 8 steps leaves that was killed after the sixth, and the weights of the whole run."""
+    folder = tmp_path_factory.mktemp("broken-off")
+    with contextlib.chdir(folder):
+        Path("text.txt").write_text(TEXT, "utf-8")
+        assert script.main(argv(max_steps=8, save_steps=6)) == 0
+        shutil.rmtree("out/checkpoint-8")
+    return folder / "out"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"max_steps": 5}, "--max-steps 5: out/checkpoint-6 has done 6 steps already"),
-        ({"mixers": "lstm"}, "is of another model: mixers = ['full', 'full'] there, and ['lstm', 'lstm'] here"),
+        (
+            {"max_steps": 9},
+            "--max_steps 9: the run of out/checkpoint-6 began with --max_steps 8; the learning rates of",
+        ),
+        ({"mixers": "lstm"}, "--mixers lstm: the run of out/checkpoint-6 began with --mixers full"),
         ({"seed": 7}, "--seed 7: the run of out/checkpoint-6 began with --seed 42"),
-        ({"held_out": 0.4}, "the rows held out are not those of the run of out/checkpoint-6"),
-        ({"optim": "sgd"}, "out/checkpoint-6: cannot be gone on from, since it is broken or of another run"),
+        ({"held_out": 0.4}, "--held-out 0.4: the run of out/checkpoint-6 began with --held-out 0.1"),
+        ({"optim": "sgd"}, "--optim sgd: the run of out/checkpoint-6 began with --optim adamw_torch_fused"),
+        ({"per_device_train_batch_size": 8}, "a step would have 8 rows instead of 4"),
+        ({"gradient_accumulation_steps": 2}, "a step would have 8 rows instead of 4"),
+        ({"objective_options": '{"packed": false}'}, "--objective-options {'packed': False}: the run of out/checkp"),
+        ({"text": "more.txt"}, "are not those of the run of out/checkpoint-6: the data, the tokenizer or the model"),
+        ({"eval_text": "more.txt"}, "the rows held out are not those of the run of out/checkpoint-6"),
+        ({"tokenizer": "./other"}, "the rows to learn from are not those of the run of out/checkpoint-6"),
     ],
 )
 def test_another_run_does_not_go_on_from_a_checkpoint(
-    script: ModuleType, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+    script: ModuleType, capsys: pytest.CaptureFixture[str], broken_off: Path, changes: dict[str, Any], message: str
 ) -> None:
-    if not Path("out").exists():
-        assert script.main(argv(max_steps=6)) == 0
+    shutil.copytree(broken_off, "out")
+    if "more.txt" in changes.values():
+        Path("more.txt").write_text(TEXT[: len(TEXT) // 2] + "And so it goes on.\n" * 40, "utf-8")
+    if "tokenizer" in changes:
+        train_tokenizer([TEXT[::-1]], vocab_size=320, show_progress=False).save_pretrained("other")
     assert script.main([*argv(**{"max_steps": 8, **changes}), "--resume"]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("out/checkpoint-8").exists()
+
+
+def test_how_a_run_is_logged_and_divided_may_change(script: ModuleType, broken_off: Path) -> None:
+    shutil.copytree(broken_off, "out")
+    whole = load_file("out/model.safetensors")
+    Path("out/model.safetensors").unlink()
+    shutil.copy("text.txt", "moved.txt")
+    changes = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "text": "moved.txt"}
+    assert script.main([*argv(max_steps=8, logging_steps=1, title="Another", **changes), "--resume"]) == 0
+    again = load_file("out/model.safetensors")
+    for name, weight in whole.items():
+        torch.testing.assert_close(again[name], weight, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "model.safetensors", "rng_state.pth"])
 def test_a_checkpoint_that_is_not_whole_is_refused(
     script: ModuleType, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert script.main(argv(max_steps=2)) == 0
+    assert script.main(argv(max_steps=4, save_steps=2)) == 0
+    shutil.rmtree("out/checkpoint-4")
     part = Path("out/checkpoint-2", name)
     part.write_bytes(part.read_bytes()[:9])
     assert script.main([*argv(max_steps=4), "--resume"]) == 2

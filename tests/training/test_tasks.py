@@ -1,12 +1,15 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Rows of tasks: words and their tags, answers and windows, what the assistant says, classes and their numbers."""
 
+import json
+import logging
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, Value
+from tokenizers import processors
 from transformers import BertTokenizer, ByT5Tokenizer, EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_tx.evaluation import seq2seq_metrics
@@ -172,12 +175,25 @@ def test_answers_that_no_window_holds_are_counted(tokenizer: PreTrainedTokenizer
     assert task.facts()["answers that no window holds"] == "1 of 3 (training data), 1 of 3 (held-out data)"
 
 
+@pytest.mark.parametrize("trim", [False, True])
+def test_an_answer_is_its_words_whoever_holds_the_spaces(trim: bool) -> None:
+    tokenizer = tokenizer_of("decoder")
+    tokenizer.backend_tokenizer.post_processor = processors.ByteLevel(trim_offsets=trim)
+    for answer in ("old mill", " old mill", "the old ", "the"):
+        task = task_of(QuestionAnswering, tokenizer, [question(answer)], max_length=512)
+        (row,) = task.train_rows
+        ids = row["input_ids"][row["start_positions"] : row["end_positions"] + 1]
+        assert tokenizer.decode(ids).strip() == answer.strip()
+
+
 def test_an_answer_that_is_cut_by_the_window_is_none() -> None:
     spans = [None, (10, 14), (15, 20), None]
     assert answer_place(spans, {"text": ["x" * 4], "answer_start": [10]}) == (1, 1)
     assert answer_place(spans, {"text": ["x" * 10], "answer_start": [10]}) == (1, 2)
     assert answer_place(spans, {"text": ["x" * 4], "answer_start": [9]}) == (0, 0)
     assert answer_place(spans, {"text": ["x" * 4], "answer_start": [17]}) == (0, 0)
+    # A space that begins or ends an answer is in no token, where tokens are words.
+    assert answer_place(spans, {"text": [" xxxx "], "answer_start": [9]}) == (1, 1)
 
 
 def test_the_best_answer_of_all_windows_wins() -> None:
@@ -289,6 +305,93 @@ def test_an_unknown_token_is_no_right_answer() -> None:
     labels = torch.tensor([[-100, task.unknown, tokenizer.eos_token_id]])
     logits = torch.nn.functional.one_hot(labels.roll(-1, 1).clamp(min=0), len(tokenizer)).float()
     assert task.reduce((logits,), labels)[0, 1:].tolist() == [1, 2]
+
+
+SPACED = (  # ends with a space, which byte-level BPE puts into the first token of what follows
+    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + eos_token + '\n' }}{% endfor %}"
+    "{{ 'assistant: ' if add_generation_prompt else '' }}"
+)
+
+
+@pytest.mark.parametrize("trim", [False, True])
+@pytest.mark.parametrize("family", list(ALGORITHMS))
+def test_a_token_that_begins_before_the_answer_is_learnt(family: str, trim: bool) -> None:
+    tokenizer = tokenizer_of(family)
+    if family == "decoder":
+        backend = tokenizer.backend_tokenizer
+        backend.post_processor = processors.ByteLevel(trim_offsets=trim)
+    tokenizer.eos_token = tokenizer.eos_token or tokenizer.sep_token
+    tokenizer.chat_template = SPACED
+    rows = [{"messages": [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "the mill"}]}]
+    (row,) = task_of(Chat, tokenizer, rows, max_length=512).train_rows
+    text = tokenizer.apply_chat_template(rows[0]["messages"], tokenize=False)
+    begin, end = text.rindex("the mill"), len(text.rstrip())
+    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    learnt = [span for span, label in zip(offsets, row["labels"], strict=True) if label != -100]
+    read = [span for span, label in zip(offsets, row["labels"], strict=True) if label == -100]
+    assert {at for span in learnt for at in range(*span) if begin <= at < end} >= {
+        at for at in range(begin, end) if text[at] != " "
+    }
+    assert not any(start < end and stop > begin for start, stop in read if start < stop)
+    if family == "decoder" and not trim:
+        assert text[slice(*learnt[0])].startswith(" ")
+
+
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"town": {"type": "string"}}}}]
+CALLED = [
+    {"role": "user", "content": "Is it cold in Oslo?"},
+    {
+        "role": "assistant",
+        "content": "I shall look.",
+        "tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": {"town": "Oslo"}}}],
+    },
+    {"role": "tool", "name": "weather", "content": "cold"},
+    {"role": "assistant", "content": "It is."},
+]
+PLAIN = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_tools_and_their_calls_are_read_and_learnt(as_json: bool) -> None:
+    tokenizer = tokenizer_of("decoder")
+    tools = json.dumps(TOOLS) if as_json else TOOLS
+    rows = [{"messages": CALLED, "tools": tools}, {"messages": PLAIN, "tools": None}]
+    called, plain = task_of(Chat, tokenizer, rows, max_length=2048).train_rows
+    text = tokenizer.decode(called["input_ids"])
+    learnt = tokenizer.decode([label for label in called["labels"] if label != -100])
+    assert '"town": {"type": "string"}' in text
+    assert "### Tool weather:\ncold" in text
+    assert '"arguments": {"town": "Oslo"}' in learnt
+    assert "I shall look." in learnt
+    assert "cold" not in learnt
+    assert "null" not in text  # what a table adds to rows that lack a key
+    assert tokenizer.decode(plain["input_ids"], skip_special_tokens=True) == "### User:\na\n\n### Assistant:\nb\n\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "template", "message"),
+    [
+        ({"messages": CALLED}, CHATML, "does not show 'tool_calls' of turn 1"),
+        ({"messages": PLAIN, "tools": TOOLS}, CHATML, "does not show the column 'tools'"),
+        ({"messages": PLAIN, "documents": [{"text": "c"}]}, None, "does not show the column 'documents'"),
+        ({"prompt": "a", "response": "b", "tools": TOOLS}, CHATML, "does not show the column 'tools'"),
+        ({"messages": [PLAIN[0], {**PLAIN[1], "reasoning_content": "c"}]}, None, "show 'reasoning_content' of turn 1"),
+        ({"messages": [PLAIN[0], {**PLAIN[1], "thinking": "c"}]}, None, "does not show 'thinking' of turn 1"),
+        ({"messages": PLAIN, "tools": "weather"}, None, "tools = 'weather' is no list of objects, nor JSON of one"),
+        ({"messages": [PLAIN[0], {"role": "assistant", "content": None}]}, None, "may leave out, beside `tool_calls`"),
+    ],
+)
+def test_what_a_template_does_not_show_is_refused(row: dict[str, Any], template: str | None, message: str) -> None:
+    tokenizer = tokenizer_of("decoder")
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=message):
+        task_of(Chat, tokenizer, [row], max_length=512)
+
+
+def test_columns_that_are_not_read_are_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    task_of(Seq2Seq, tokenizer_of("decoder"), [{"source": "a", "target": "b", "weight": 3, "summary": "c"}])
+    assert "columns that are not read: weight, summary; read are source, target" in caplog.text
 
 
 def test_a_template_that_changes_earlier_turns_is_refused() -> None:

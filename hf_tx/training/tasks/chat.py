@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Answers to instructions, in one turn or several."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -9,30 +10,46 @@ import torch
 from jinja2 import TemplateError
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, DataCollatorForTokenClassification, EvalPrediction
+from transformers.utils import logging
 
 from ...evaluation.directions import MEASURES
 from ...models.losses import IGNORE
 from .task import Task, row_name
 
-#: What is set where a tokenizer has no chat template: roles in words, and answers that end with eos.
+logger = logging.get_logger(__name__)
+
+#: What is set where a tokenizer has no chat template: roles in words, answers that end with eos, and tools and their
+#: calls as JSON.
 CHAT_TEMPLATE = (
+    "{% if tools %}{{ '### Tools:\\n' }}"
+    "{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}{{ '\\n' }}{% endif %}"
     "{% for message in messages %}"
-    "{{ '### ' + message['role'] | capitalize + ':\\n' + message['content'] | trim }}"
+    "{{ '### ' + message['role'] | capitalize }}"
+    "{% for key in ('name', 'tool_call_id') if message[key] %}{{ ' ' + message[key] }}{% endfor %}"
+    "{{ ':\\n' + message['content'] | trim }}"
+    "{% for call in message['tool_calls'] or [] %}"
+    "{{ ('' if loop.first and not message['content'] | trim else '\\n') + call | tojson }}"
+    "{% endfor %}"
     "{{ eos_token if message['role'] == 'assistant' else '' }}{{ '\\n\\n' }}"
     "{% endfor %}"
     "{{ '### Assistant:\\n' if add_generation_prompt else '' }}"
 )
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
+_ROLES = ("system", "user", "assistant", "tool")
+# Columns that a chat template is given beside the messages.
+_OF_TEMPLATE = ("tools", "documents")
 
 
 class Chat(Task):
     """Answer instructions, with a causal language model. See [`Task`].
 
-    A row has a prompt and a response, or `messages`: turns with `role` (`system`, `user`, `assistant`) and `content`.
-    They become one text by the chat template of the tokenizer; where it has none, `CHAT_TEMPLATE` is set, and saved
-    with it. What the assistant says is learnt, in all turns, with the token that ends it; everything else is only
-    read. A row that is too long loses its end, and is left out if no answer remains.
+    A row has a prompt and a response, or `messages`: turns with `role` (`system`, `user`, `assistant`, `tool`) and
+    `content`, which may be left out beside `tool_calls`. The columns `tools` (JSON schemas, or JSON that holds them)
+    and `documents` go to the chat template too. All of it becomes one text by the chat template of the tokenizer;
+    where it has none, `CHAT_TEMPLATE` is set, and saved with it. What the template does not show, of a column or of a
+    turn, is refused. What the assistant says is learnt, in all turns, with the token that ends it; everything else is
+    only read. A row that is too long loses its end, and is left out if no answer remains.
 
     Measured are the perplexity and the accuracy of the tokens of answers, beside the model before the training. An
     unknown token is never right: it is not what was to be said.
@@ -43,6 +60,7 @@ class Chat(Task):
     auto_class = AutoModelForCausalLM
     texts = ("prompt",)
     labels = ("messages", "response", "completion")
+    reads = _OF_TEMPLATE
     baseline_name = "before training"
     cuts: ClassVar = {
         "cut_rows": "rows that were cut",
@@ -77,7 +95,7 @@ class Chat(Task):
     def conversations(self, batch: Mapping[str, list[Any]]) -> list[Sequence[Message]]:
         """Return rows as messages."""
         if self.has_messages:
-            return batch[self.label_column]
+            return [[_turn(turn) for turn in messages] for messages in batch[self.label_column]]
         return [
             [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
             for prompt, response in zip(batch[self.columns[0]], batch[self.label_column], strict=True)
@@ -98,7 +116,11 @@ class Chat(Task):
 
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode conversations, with labels for what the assistant says."""
-        rendered = [answer_spans(self.tokenizer, messages) for messages in self.conversations(batch)]
+        names = [name for name in _OF_TEMPLATE if name in batch]
+        rendered = [
+            answer_spans(self.tokenizer, messages, **{name: _listed(batch[name][row], name) for name in names})
+            for row, messages in enumerate(self.conversations(batch))
+        ]
         encoded, cut = self.encode_cut(
             [text for text, _ in rendered],
             add_special_tokens=False,  # the template has them
@@ -106,13 +128,21 @@ class Chat(Task):
         )
         labels = [
             [
-                token if any(begin <= start < end for begin, end in spans) else IGNORE
-                for token, (start, _) in zip(tokens, offsets, strict=True)
+                token if any(overlaps(offset, span) for span in spans) else IGNORE
+                for token, offset in zip(tokens, offsets, strict=True)
             ]
             for tokens, offsets, (_, spans) in zip(
                 encoded["input_ids"], encoded["offset_mapping"], rendered, strict=True
             )
         ]
+        for offsets, (text, spans) in zip(encoded["offset_mapping"], rendered, strict=True):
+            joint = [text[start:stop] for start, stop in offsets for begin, _ in spans if start < begin < stop]
+            if joint:
+                logger.warning_once(
+                    "the chat template ends a prompt with a character that is one token with the beginning of an "
+                    f"answer ({joint[0]!r}). That token is learnt, but generate() is given the character by itself; "
+                    "a template whose prompts end with a special token has no such token (tokenizer.chat_template)."
+                )
         inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
         left_out = [all(label == IGNORE for label in row) for row in labels]
         unknown = [self.unknown in row for row in labels]
@@ -144,21 +174,43 @@ class Chat(Task):
         return {"answer_perplexity": float(np.exp(loss / count)), "answer_token_accuracy": float(right / count)}
 
 
-def answer_spans(tokenizer: Any, messages: Sequence[Message]) -> tuple[str, list[tuple[int, int]]]:
+def overlaps(token: tuple[int, int], span: tuple[int, int]) -> bool:
+    """Return whether a token has a part in a span of the text. One of no characters is where it stands."""
+    start, stop = token
+    return start < span[1] and max(stop, start + 1) > span[0]
+
+
+def answer_spans(
+    tokenizer: Any, messages: Sequence[Message], **given: list[Any] | None
+) -> tuple[str, list[tuple[int, int]]]:
     """Return a conversation as one text, and where in it the answers of the assistant begin and end.
 
-    Raises:
-        ValueError: the chat template fails, or changes what was said before when a turn is added.
-    """
+    Args:
+        tokenizer: has a chat template.
+        messages: the turns.
+        **given: what the template is given beside them: `tools`, `documents`.
 
-    def render(turns: Sequence[Message], prompts: bool = False) -> str:
+    Raises:
+        ValueError: the chat template fails, does not show something that is given, or changes what was said before
+            when a turn is added.
+    """
+    given = {name: value for name, value in given.items() if value}
+
+    def render(turns: Sequence[Message], prompts: bool = False, options: Mapping[str, Any] = given) -> str:
         try:
-            return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=prompts)
-        except TemplateError as error:
+            return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=prompts, **options)
+        except (TemplateError, TypeError) as error:
             raise ValueError(f"the tokenizer's chat template does not take the messages: {error}.") from error
 
     text, spans = render(messages), []
+    for name in given:
+        if render(messages, options={other: given[other] for other in given if other != name}) == text:
+            raise ValueError(_not_shown(f"the column {name!r}", given[name]))
     for number, message in enumerate(messages):
+        for key in message.keys() - {"role", "content"}:
+            without = {name: value for name, value in message.items() if name != key}
+            if render([*messages[:number], without, *messages[number + 1 :]]) == text:
+                raise ValueError(_not_shown(f"{key!r} of turn {number}", message[key]))
         if message["role"] == "assistant":
             before, after = render(messages[:number], prompts=True), render(messages[: number + 1])
             if not (after.startswith(before) and text.startswith(after)):
@@ -170,14 +222,55 @@ def answer_spans(tokenizer: Any, messages: Sequence[Message]) -> tuple[str, list
     return text, spans
 
 
+def _not_shown(what: str, value: Any) -> str:
+    return (
+        f"the tokenizer's chat template does not show {what} ({value!r:.60}), which nothing would be learnt from: "
+        "leave it out of the data, or set a template that shows it (tokenizer.chat_template)."
+    )
+
+
+def _without_null(value: Any) -> Any:
+    """Return a value of a table without what is null: a table gives all rows the keys that one of them has."""
+    if isinstance(value, Mapping):
+        return {key: _without_null(each) for key, each in value.items() if each is not None}
+    return [_without_null(each) for each in value] if isinstance(value, list) else value
+
+
+def _turn(turn: Message) -> Message:
+    """Return a turn as chat templates take it: without keys that it does not have, and with a text as its content."""
+    kept = {key: value for key, value in _without_null(turn).items() if value not in ([], {}, "")}
+    return {"role": kept.pop("role"), "content": kept.pop("content", ""), **kept}
+
+
+def _listed(value: Any, name: str) -> list[Any] | None:
+    """Return a list of a column, which may be written as JSON.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = value
+    if isinstance(value, str) and value.strip():
+        try:
+            found = json.loads(value)
+        except json.JSONDecodeError:
+            found = value
+    found = _without_null(found) or None
+    if found is not None and (not isinstance(found, list) or not all(isinstance(each, dict) for each in found)):
+        raise ValueError(f"{name} = {value!r:.80} is no list of objects, nor JSON of one; leave such rows out.")
+    return found
+
+
 def _check_messages(messages: Any, where: str) -> None:
     if not isinstance(messages, list) or not messages:
         raise ValueError(f"{where}: messages = {messages!r:.60} is no list of turns; leave such rows out.")
     for turn in messages:
-        role, content = (turn.get(key) if isinstance(turn, dict) else None for key in ("role", "content"))
-        if role not in ("system", "user", "assistant") or not isinstance(content, str) or not content.strip():
+        found = turn if isinstance(turn, dict) else {}
+        role, content, calls = (found.get(key) for key in ("role", "content", "tool_calls"))
+        says = isinstance(content, str) and bool(content.strip())
+        if role not in _ROLES or not (says or (role == "assistant" and calls and content in (None, ""))):
             raise ValueError(
-                f"{where}: the turn {turn!r:.80} must have a `role` (system, user or assistant) and `content`, a text."
+                f"{where}: the turn {turn!r:.80} must have a `role` (system, user, assistant or tool) and `content`, "
+                "a text, which only the assistant may leave out, beside `tool_calls`."
             )
     if messages[0]["role"] == "assistant" or all(turn["role"] != "assistant" for turn in messages):
         raise ValueError(f"{where}: the messages must hold an answer of the assistant, and not begin with it.")

@@ -33,6 +33,7 @@ class QuestionAnswering(Task):
     labels = ("answers",)
     metric = "question_answering"
     cuts: ClassVar = {"lost_answers": "answers that no window holds"}
+    honours = tuple(name for name in Task.honours if name != "label_smoothing_factor")  # places are no classes
     baseline_name = "before training"
 
     def set_up(
@@ -169,8 +170,10 @@ def answer_place(spans: Sequence[Span | None], answers: Mapping[str, Any]) -> Sp
     """
     if not answers["text"]:
         return 0, 0
-    begin = answers["answer_start"][0]
-    end = begin + len(answers["text"][0].rstrip())
+    text = answers["text"][0]
+    # Some tokens hold the space before a word, and others do not.
+    begin = answers["answer_start"][0] + len(text) - len(text.lstrip())
+    end = begin + len(text.strip())
     inside = [(token, span) for token, span in enumerate(spans) if span is not None]
     if not inside or inside[0][1][0] > begin or inside[-1][1][1] < end:
         return 0, 0

@@ -28,6 +28,7 @@ class Seq2Seq(Task):
     texts = ("source",)
     labels = ("target",)
     metric = "seq2seq"
+    honours = (*Task.honours, "predict_with_generate", "generation_max_length", "generation_num_beams")
     trainer_class = TxSeq2SeqTrainer
     baseline_name = "the source, copied"
     cuts: ClassVar = {

@@ -61,6 +61,8 @@ class SequenceClassification(Task):
         if baseline == "tf-idf" and (self.problem_type != PROBLEMS[0] or len(self.columns) > 1):
             raise ValueError("--baseline tf-idf: is for texts with one right class, and not for pairs; leave it out.")
         self.baseline_name = baseline  # type: ignore[misc]
+        if self.problem_type != PROBLEMS[0]:  # there is not one class to smooth
+            self.honours = tuple(name for name in self.honours if name != "label_smoothing_factor")
         if self.problem_type != "regression":
             feature = feature.feature if listed else feature
             if self.train is None:
@@ -82,6 +84,11 @@ class SequenceClassification(Task):
         of = "" if self.problem_type == "regression" else f" of {len(self.classes.names)} classes"
         why = "as said" if problem_type else "by the labels; --problem-type says another"
         logger.info(f"{self.label_column}: {self.problem_type}{of} ({why}).")
+
+    @property
+    def said(self) -> str:
+        """The task in messages, with the kind of problem that its labels pose."""
+        return f"{super().said} ({self.problem_type})"
 
     def _target(self, label: Any, where: str) -> Any:
         if self.problem_type == "regression":

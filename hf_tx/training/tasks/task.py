@@ -2,13 +2,14 @@
 """What all tasks have in common: columns that are checked, rows, and measures beside a baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
 from transformers.utils import logging
 
+from ...common.columns import tell_unread
 from ...common.options import flag
 from ...evaluation.task_metrics import libraries
 from ..data import check_columns
@@ -47,8 +48,17 @@ class Task(ABC):
     texts: ClassVar[tuple[str, ...]] = ("text",)
     #: What the column of labels may be called.
     labels: ClassVar[tuple[str, ...]]
+    #: The columns that are read where they are there, beside those of texts and labels.
+    reads: ClassVar[tuple[str, ...]] = ()
     #: The metric that has to be there, if it needs a library.
     metric: ClassVar[str | None] = None
+    #: Options of the Trainer that not all tasks and objectives honour, and this one does; see `check_honoured`.
+    honours: Collection[str] = (
+        "label_smoothing_factor",
+        "neftune_noise_alpha",
+        "activation_checkpointing",
+        "train_sampling_strategy",
+    )
     trainer_class: ClassVar[type[Any]] = TxTrainer
     #: Of what the measures of `baseline` are.
     baseline_name: ClassVar[str] = "majority"
@@ -78,12 +88,19 @@ class Task(ABC):
         for split in self.splits.values():
             check_columns(split, [*self.columns, self.label_column])
         self.set_up(**options)
+        found = self.first_split.column_names
+        tell_unread(found, [*self.columns, self.label_column, *(name for name in self.reads if name in found)])
         #: How many rows are not read as a whole, by the name of the data and what `cuts` counts.
         self.cut: dict[str, dict[str, int]] = {}
         rows: dict[str, Any] = {name: self.rows(split) for name, split in self.splits.items()}
         #: What is trained on, if anything is, and what is measured on.
         self.train_rows: Any = rows.get("training")
         self.held_out_rows: Any = rows["held-out"]
+
+    @property
+    def said(self) -> str:
+        """The task in messages."""
+        return f"--task {self.name}"
 
     @property
     def splits(self) -> dict[str, Any]:
