@@ -423,5 +423,14 @@ CROSS_MUTANTS: dict[str, Callable[[], list[Check]]] = {
     "source_from_cache": lambda: crossed(lambda mixed, inputs: mixed * (1.01 if inputs["filled"] else 1.0)),
     "cross_backends_agree": lambda: check_cross_mixer(_CrossByBackend, reference=CROSS_REFERENCES["full"]),
     "fully_masked_source": lambda: crossed(lambda mixed, inputs: mixed * _cross_share(inputs)),
+    "cross_reference_forward: a long source": lambda: crossed(
+        lambda mixed, inputs: mixed * (1.01 if inputs["source_states"].shape[1] > 256 else 1.0)
+    ),
+    "cross_reference_gradient: of a long source": lambda: crossed(
+        lambda mixed, inputs: louder_gradient(mixed) if inputs["source_states"].shape[1] > 256 else mixed
+    ),
+    "fully_masked_source: in float16": lambda: crossed(
+        lambda mixed, inputs: mixed * _cross_share(inputs) if mixed.dtype == torch.float16 else mixed
+    ),
     "large_source": lambda: crossed(lambda mixed, inputs: mixed * one_unless_large(inputs["states"])),
 }
