@@ -2,6 +2,7 @@
 """The checks of a cross mixer, inside tiny encoder-decoders with large random weights, against its reference."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -249,4 +250,4 @@ def check_cross_mixer(
 
         return function
 
-    return [Check(check.subject, check.name, check.summary, bound(check), check.slow) for check in checks]
+    return [dataclasses.replace(check, function=bound(check)) for check in checks]

@@ -2,6 +2,7 @@
 """The checks of a mixer, inside tiny stacks with large random weights, against its reference."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import tempfile
@@ -608,4 +609,4 @@ def _while_registered(check: Check, name: str, mixer: Mixer) -> Check:
         with registered(MIXERS, name, mixer):
             check.function()
 
-    return Check(check.subject, check.name, check.summary, function, check.slow)
+    return dataclasses.replace(check, function=function)

@@ -2,6 +2,7 @@
 """The checks of a position scheme: by itself, and in tiny stacks of full attention with large random weights."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import tempfile
@@ -280,4 +281,4 @@ def check_position(
         return function
 
     checks = POSITION_CHECKS.of("position position", PositionSubject("position", reference))
-    return [Check(check.subject, check.name, check.summary, bound(check), check.slow) for check in checks]
+    return [dataclasses.replace(check, function=bound(check)) for check in checks]
