@@ -258,7 +258,10 @@ def _layer_kinds(config: Any) -> set[str]:
 
 
 def _tiny_fields(config: Any) -> dict[str, Any]:
-    known = {field.name for field in fields(config)} | set(config.attribute_map)
+    defaults = {field.name: field.default for field in fields(config)}
+    known = defaults.keys() | config.attribute_map.keys()
+    if defaults.get("sliding_window") is None:  # no window is not a small one
+        known -= {"sliding_window"}
     sizes = TINY | (TINY_STATE_SPACE if "expand" in known else {})
     found = {name: value for name, value in sizes.items() if name in known}
     return found | {name: _tiny_fields(part) for name, part in config.sub_configs.items() if name in known}
