@@ -85,7 +85,7 @@ def frequency(parameters: dict[str, Any], pair: int, size: int, length: int, mos
 
 def loudness(parameters: dict[str, Any], most: int) -> float:
     """By what cosines and sines are multiplied."""
-    kind, factor = parameters["rope_type"], parameters.get("factor")
+    kind, factor = parameters["rope_type"], parameters.get("factor", 0.0)
     if kind == "yarn":
         return 0.1 * math.log(factor) + 1
     if kind == "longrope":
