@@ -154,7 +154,7 @@ def rope_scaling(subject: ModelSubject) -> None:
     limits = {"max_position_embeddings": 64}
     plain = subject.build(**limits)
     pairs = next((len(buffer) for name, buffer in plain.named_buffers() if name.endswith("inv_freq")), None)
-    subject.need(pairs is not None, "the model has no frequencies")
+    subject.need(pairs is not None and pairs > 1, "the model has no frequencies that a scaling could tell apart")
     ids, places = subject.tokens(1, LENGTH), torch.arange(LENGTH)[None]
     far, mask = places * 12, torch.ones_like(ids)  # without a mask, positions with gaps are those of documents
     usual = subject.states(plain, ids, mask, position_ids=far)
@@ -285,6 +285,8 @@ def generates_as_forward(subject: ModelSubject) -> None:
     first = 1 if subject.seq2seq else batch.shape[1]
     begin = {"decoder_start_token_id": start} if subject.seq2seq else {}
     ends = model.generation_config.eos_token_id
+    # Tokens that a generation config forces are no matter of the model.
+    model.generation_config.forced_bos_token_id = model.generation_config.forced_eos_token_id = None
 
     def logits_of(row: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """What follows the text, from its end on."""
