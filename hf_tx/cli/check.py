@@ -38,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model = kinds.add_parser("model", help="any model of tokens", parents=[common])
     model.add_argument("name", metavar="FOLDER_OR_CLASS", help="a folder, or module:Class, which gets a tiny config")
     model.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a folder")
+    model.add_argument(
+        "--offers",
+        metavar="CHECK",
+        action="append",
+        default=[],
+        help="an optional check - of what transformers does not promise - that the model keeps; it fails otherwise",
+    )
     repo = kinds.add_parser("repo", help="a folder that is to become a repository on the Hub")
     repo.add_argument("name", metavar="FOLDER")
 
@@ -49,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     checks = [check for check in _checks(arguments) if not (arguments.fast and check.slow)]
     width = max(len(check.name) for check in checks)
-    print(f"{'check':{width}}  {'result':8}  seconds  message")
+    print(f"{'check':{width}}  {'result':11}  seconds  message")
     counts: dict[str, int] = {}
     for result in run_checks(checks, _expected(arguments.expect)):
         counts[result.outcome] = counts.get(result.outcome, 0) + 1
         message = " ".join(result.message.split())
         print(
-            f"{result.check.name:{width}}  {result.outcome:8}  {result.seconds:7.2f}  {message}".rstrip(), flush=True
+            f"{result.check.name:{width}}  {result.outcome:11}  {result.seconds:7.2f}  {message}".rstrip(), flush=True
         )
     print(f"{checks[0].subject}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts.get("failed") else 0
@@ -84,7 +91,9 @@ def _checks(arguments: argparse.Namespace) -> list[Any]:
 
     kind, name = arguments.kind, arguments.name
     if kind == "model":
-        return conformance.check_model(_model(name), trust_remote_code=arguments.trust_remote_code)
+        return conformance.check_model(
+            _model(name), trust_remote_code=arguments.trust_remote_code, offers=arguments.offers
+        )
     settings = {}
     if kind == "mixer" and arguments.settings:
         settings["settings"] = (json_option(arguments, "settings"),)

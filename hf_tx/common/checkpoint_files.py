@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -62,7 +63,7 @@ def broken_files(folder: Path, weights: bool = True) -> Iterator[tuple[str, str]
 
 
 def _check_json(file: Path) -> None:
-    found = json.loads(file.read_text("utf-8"))
+    found: Any = json.loads(file.read_text("utf-8"))
     if not isinstance(found, list if file.name == "modules.json" else dict):
         raise ValueError("holds no names and values")
     if file.name.endswith(".index.json"):

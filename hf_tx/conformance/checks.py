@@ -26,6 +26,7 @@ class Check:
         summary: what must hold, in a sentence.
         function: takes no arguments.
         slow: whether it starts a process or takes seconds otherwise.
+        optional: whether it is about what nobody has promised: where it does not hold, it is not offered.
     """
 
     subject: str
@@ -33,6 +34,7 @@ class Check:
     summary: str
     function: Callable[[], None]
     slow: bool = False
+    optional: bool = False
 
     def __call__(self) -> None:
         with _conditions():
@@ -45,14 +47,15 @@ class CheckResult:
 
     Attributes:
         check: which one.
-        outcome: `ok`, `failed`, `expected` (it failed as expected) or `skipped` (it does not apply).
+        outcome: `ok`, `failed`, `expected` (it failed as expected), `skipped` (it does not apply) or `not offered` (an
+            optional check does not hold).
         seconds: how long it took.
-        message: what is wrong, or why it was expected or skipped.
+        message: what is wrong or not offered, or why it was expected or skipped.
         error: what the check raised, if that is why it failed.
     """
 
     check: Check
-    outcome: Literal["ok", "failed", "expected", "skipped"]
+    outcome: Literal["ok", "failed", "expected", "skipped", "not offered"]
     seconds: float
     message: str = ""
     error: Exception | None = None
@@ -63,16 +66,21 @@ class CheckTable:
     its name is that of the check, the first sentence of its docstring says what must hold."""
 
     def __init__(self) -> None:
-        self._functions: list[tuple[Callable[[Any], None], bool]] = []
+        self._functions: list[tuple[Callable[[Any], None], dict[str, bool]]] = []
 
     def add(self, function: Callable[[Any], None]) -> Callable[[Any], None]:
         """Add a check."""
-        self._functions.append((function, False))
+        self._functions.append((function, {}))
         return function
 
     def add_slow(self, function: Callable[[Any], None]) -> Callable[[Any], None]:
         """Add a check that takes seconds."""
-        self._functions.append((function, True))
+        self._functions.append((function, {"slow": True}))
+        return function
+
+    def add_optional(self, function: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Add a check of what nobody has promised."""
+        self._functions.append((function, {"optional": True}))
         return function
 
     def __iter__(self) -> Iterator[str]:
@@ -85,8 +93,8 @@ class CheckTable:
             return lambda: function(subject)
 
         return [
-            Check(label, function.__name__, (function.__doc__ or "").strip(), bound(function), slow)
-            for function, slow in self._functions
+            Check(label, function.__name__, (function.__doc__ or "").strip(), bound(function), **flags)
+            for function, flags in self._functions
         ]
 
 
@@ -170,6 +178,8 @@ def _outcome(check: Check, reason: str | None) -> tuple[Any, str, Exception | No
         if reason is not None:
             return "expected", reason, None
         text = str(error) or "no message"
+        if check.optional:
+            return "not offered", text, None
         return "failed", text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}", error
     if reason is not None:
         return "failed", f"passes, though it is expected to fail: {reason}", None
@@ -212,8 +222,8 @@ def parametrize_with_checks(checks: Iterable[Check], expected_failures: Mapping[
                 pytest.fail(result.message)
             elif result.outcome == "expected":
                 pytest.xfail(result.message)
-            elif result.outcome == "skipped":
-                pytest.skip(result.message)
+            elif result.outcome in ("skipped", "not offered"):
+                pytest.skip(f"{result.outcome}: {result.message}")
 
         return call
 

@@ -2,7 +2,9 @@
 """The checks of a cross mixer, inside tiny encoder-decoders with large random weights, against its reference."""
 
 import contextlib
+import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +34,8 @@ from .tools import (
 )
 
 CROSS_CHECKS = CheckTable()
-#: Tokens of the source.
-SOURCE = 9
+#: Tokens of the source, and of a long one.
+SOURCE, LONG_SOURCE = 9, 300
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,10 @@ def run(model: Any, source: torch.Tensor | None, target: torch.Tensor, **inputs:
     return model(input_ids=source, decoder_input_ids=target, **inputs).last_hidden_state
 
 
-def _padded_source(side: str) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
-    rows = [tokens(size, seed=20 + size) for size in (SOURCE, 4)]
-    batch, mask = place(rows, padded_columns([SOURCE, 4], side, SOURCE + 1), SOURCE + 1)
+def _padded_source(side: str, longest: int = SOURCE) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+    sizes = [longest, longest // 2]
+    rows = [tokens(size, seed=20 + size) for size in sizes]
+    batch, mask = place(rows, padded_columns(sizes, side, longest + 1), longest + 1)
     return rows, batch, mask
 
 
@@ -98,7 +101,7 @@ def _padded_source(side: str) -> tuple[list[torch.Tensor], torch.Tensor, torch.T
 def cross_reference_forward(subject: CrossSubject) -> None:
     """The states equal those of the reference, at odd lengths."""
     model = subject.build()
-    for length, source_length in ((1, 1), (LENGTH, SOURCE), (3, 17)):
+    for length, source_length in ((1, 1), (LENGTH, SOURCE), (3, 17), (5, LONG_SOURCE)):
         source, target = tokens(source_length, seed=1), tokens(length)
         actual = states(model, source[None], target[None])[0]
         assert_close(actual, subject.expected(model, source, target), f"length {length}, source {source_length}")
@@ -108,14 +111,15 @@ def cross_reference_forward(subject: CrossSubject) -> None:
 def cross_reference_gradient(subject: CrossSubject) -> None:
     """The gradients of all parameters, those of the encoder included, equal those of the reference."""
     model = subject.build()
-    source, target = tokens(1, SOURCE, seed=1), tokens(1, LENGTH)
-    with subject.by_reference(model):
-        expected = gradients(model, run(model, source, target))
-    actual = gradients(model, run(model, source, target))
-    assert_gradients_close(actual, expected, "gradients")
-    for name, grad in actual.items():
-        if ".cross_mixer." in name:
-            expect(grad.abs().amax() > 0, f"{name} gets no gradient")
+    for length in (SOURCE, LONG_SOURCE):
+        source, target = tokens(1, length, seed=1), tokens(1, LENGTH)
+        with subject.by_reference(model):
+            expected = gradients(model, run(model, source, target))
+        actual = gradients(model, run(model, source, target))
+        assert_gradients_close(actual, expected, f"a source of {length}")
+        for name, grad in actual.items():
+            if ".cross_mixer." in name:
+                expect(grad.abs().amax() > 0, f"{name} gets no gradient")
 
 
 @CROSS_CHECKS.add
@@ -123,8 +127,8 @@ def source_padding(subject: CrossSubject) -> None:
     """Padding of the source on either side changes nothing, whatever tokens the pads hold."""
     model = subject.build()
     target = tokens(2, LENGTH)
-    for side in ("left", "right"):
-        rows, batch, mask = _padded_source(side)
+    for side, longest in itertools.product(("left", "right"), (SOURCE, LONG_SOURCE)):
+        rows, batch, mask = _padded_source(side, longest)
         actual = states(model, batch, target, attention_mask=mask)
         for idx, row in enumerate(rows):
             expected = subject.expected(model, row, target[idx])
@@ -173,7 +177,7 @@ def cross_backends_agree(subject: CrossSubject) -> None:
     if not kind.uses_backend:
         raise Skip("the cross mixer takes no attention backend")
     model = subject.build()
-    _, batch, mask = _padded_source("left")
+    _, batch, mask = _padded_source("left", LONG_SOURCE)
     target = tokens(2, LENGTH)
     expected = states(model, batch, target, attention_mask=mask)
     for name in backends():
@@ -188,16 +192,18 @@ def cross_backends_agree(subject: CrossSubject) -> None:
 
 @CROSS_CHECKS.add
 def fully_masked_source(subject: CrossSubject) -> None:
-    """A source of pads only gives finite states and gradients, and leaves the other rows alone."""
-    model = subject.build()
-    source, target = tokens(2, SOURCE, seed=1), tokens(2, LENGTH)
-    mask = torch.ones_like(source)
-    mask[0] = 0
-    actual = run(model, source, target, attention_mask=mask)
-    assert_finite(actual, "states")
-    assert_close(actual[1], states(model, source[1:], target[1:])[0], "the other row")
-    for name, grad in gradients(model, actual).items():
-        assert_finite(grad, f"gradient of {name}")
+    """A source of pads only gives finite states and gradients, in all precisions, and leaves the other rows alone."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        model = subject.build().to(dtype)
+        source, target = tokens(2, SOURCE, seed=1), tokens(2, LENGTH)
+        mask = torch.ones_like(source)
+        mask[0] = 0
+        actual = run(model, source, target, attention_mask=mask)
+        assert_finite(actual, f"{dtype}, states")
+        if dtype == torch.float32:
+            assert_close(actual[1], states(model, source[1:], target[1:])[0], "the other row")
+        for name, grad in gradients(model, actual).items():
+            assert_finite(grad, f"{dtype}, gradient of {name}")
 
 
 @CROSS_CHECKS.add
@@ -244,4 +250,4 @@ def check_cross_mixer(
 
         return function
 
-    return [Check(check.subject, check.name, check.summary, bound(check), check.slow) for check in checks]
+    return [dataclasses.replace(check, function=bound(check)) for check in checks]

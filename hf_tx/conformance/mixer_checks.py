@@ -2,7 +2,9 @@
 """The checks of a mixer, inside tiny stacks with large random weights, against its reference."""
 
 import copy
+import dataclasses
 import functools
+import itertools
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +18,10 @@ from ..models.modeling_decoder import TxDecoderForCausalLM
 from ..plugins import resolve_reference
 from .checks import Check, CheckTable, Skip
 from .clean_process import assert_loads_elsewhere
-from .mixer_subject import LENGTH, LENGTHS, MixerSubject, label, run, states
+from .mixer_subject import LENGTH, LENGTHS, LONG, LONG_DOCUMENTS, MixerSubject, label, run, states
 from .references import MIXER_REFERENCES, Reference
 from .tools import (
+    assert_beams,
     assert_close,
     assert_finite,
     assert_gradients_close,
@@ -57,12 +60,11 @@ def reference_gradient(subject: MixerSubject) -> None:
     for causal in subject.directions:
         for setting in range(len(subject.reference.settings)):
             model = subject.build(causal, setting)
-            for length in (7, 19):
-                row = tokens(1, length)
-                with subject.by_reference(model):
-                    expected = gradients(model, run(model, row))
+            for length in (7, LONG):
+                row = tokens(length)
                 what = f"{label(causal)}, setting {setting}, length {length}"
-                assert_gradients_close(gradients(model, run(model, row)), expected, what)
+                expected = subject.expected_gradients(model, [row])
+                assert_gradients_close(gradients(model, run(model, row[None])[0]), expected, what)
 
 
 @MIXER_CHECKS.add
@@ -73,6 +75,12 @@ def backends_agree(subject: MixerSubject) -> None:
     for causal in subject.directions:
         for setting in range(len(subject.reference.settings)):
             _compare_backends(subject, causal, setting)
+
+
+def _long_rows(side: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Two texts of several chunks, and where they stand in a batch with more than a chunk of pads."""
+    sizes = [LONG, LONG - 110]
+    return [tokens(size, seed=size) for size in sizes], padded_columns(sizes, side, LONG + 3)
 
 
 def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None:
@@ -86,6 +94,8 @@ def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None
         torch.cat(rows)[None],
         {"position_ids": torch.cat([torch.arange(len(row)) for row in rows])[None]},
     )
+    long, long_mask = place(*_long_rows("left"), LONG + 3)
+    cases["long"] = (long, {"attention_mask": long_mask})
     for name in backends():
         if name == "eager":
             continue
@@ -100,11 +110,11 @@ def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None
                 assert_close(actual[real], states(model, batch, **inputs)[real], what)
 
         def train(other: Any = other) -> dict[str, torch.Tensor]:
-            return gradients(other, run(other.train(), cases["left"][0]))
+            return gradients(other, run(other.train(), long, attention_mask=long_mask)[long_mask.bool()])
 
         trained = unless_refused(train, other.layers[0])
         if trained is not None:
-            expected = gradients(model, run(model, cases["left"][0]))
+            expected = gradients(model, run(model, long, attention_mask=long_mask)[long_mask.bool()])
             assert_gradients_close(trained, expected, f"{name}, {label(causal)}, setting {setting}")
 
 
@@ -114,22 +124,22 @@ def causality(subject: MixerSubject) -> None:
     """A change of a token moves no state before it."""
     subject.causal()
     model = subject.build(True)
-    row = tokens(1, LENGTH)
-    before = states(model, row)
-    for at in range(1, LENGTH):
-        changed = row.clone()
-        changed[:, at:] = tokens(1, LENGTH - at, seed=at + 1)
-        assert_close(states(model, changed)[:, :at], before[:, :at], f"states before a change at {at}")
+    for length, places in ((LENGTH, range(1, LENGTH)), (LONG, (64, 100, 128, LONG - 1))):
+        row = tokens(1, length)
+        before = states(model, row)
+        for at in places:
+            changed = row.clone()
+            changed[:, at:] = tokens(1, length - at, seed=at + 1)
+            assert_close(states(model, changed)[:, :at], before[:, :at], f"states before a change at {at}")
 
 
 def _padding(subject: MixerSubject, side: str) -> None:
     sizes = [LENGTH, 6, 1]
-    rows = [tokens(size, seed=size) for size in sizes]
     length = 2 * LENGTH if side == "interior" else LENGTH + 2
-    columns = padded_columns(sizes, side, length)
     for causal in subject.directions:
         model = subject.build(causal)
-        first = None
+        rows = [tokens(size, seed=size) for size in sizes]
+        columns, first = padded_columns(sizes, side, length), None
         for garbage in (77, 78):
             batch, mask = place(rows, columns, length, seed=garbage)
             actual = states(model, batch, attention_mask=mask)
@@ -140,6 +150,14 @@ def _padding(subject: MixerSubject, side: str) -> None:
             if first is not None:
                 assert_close(actual[mask.bool()], first, f"{label(causal)}, other tokens in the pads")
             first = actual[mask.bool()]
+        if side != "interior":
+            rows, columns = _long_rows(side)
+            batch, mask = place(rows, columns, LONG + 3)
+            actual = run(model, batch, attention_mask=mask)[mask.bool()]
+            expected = torch.cat([subject.expected(model, row) for row in rows])
+            what = f"{label(causal)}, {side} padding, a row of {LONG}"
+            assert_close(actual, expected, what)
+            assert_gradients_close(gradients(model, actual), subject.expected_gradients(model, rows), what)
 
 
 @MIXER_CHECKS.add
@@ -174,41 +192,44 @@ def batch_equals_single(subject: MixerSubject) -> None:
 @MIXER_CHECKS.add
 def packing(subject: MixerSubject) -> None:
     """Documents packed in one row are as they are alone, with and without mask, cache and padding around them."""
-    rows = [tokens(size, seed=size) for size in (5, 1, 7)]
-    row = torch.cat(rows)[None]
-    position_ids = torch.cat([torch.arange(len(part)) for part in rows])[None]
     for causal in subject.directions:
         model = subject.build(causal)
-        expected = torch.cat([subject.expected(model, part) for part in rows])
-        arguments: dict[str, dict[str, Any]] = {
-            "no mask": {},
-            "a mask": {"attention_mask": torch.ones_like(row)},
-        }
-        if causal:
-            arguments["a cache"] = {"cache": DynamicCache(config=model.config)}
-        for what, inputs in arguments.items():
-            actual = states(model, row, position_ids=position_ids, **inputs)[0]
-            assert_close(actual, expected, f"{label(causal)}, {what}")
-        padded = torch.cat((tokens(1, 3, seed=9), row, tokens(1, 2, seed=10)), dim=1)
-        mask = torch.tensor([[0] * 3 + [1] * row.shape[1] + [0] * 2])
-        places = torch.cat((torch.zeros(1, 3, dtype=torch.long), position_ids, torch.ones(1, 2, dtype=torch.long)), 1)
-        actual = states(model, padded, attention_mask=mask, position_ids=places)[mask.bool()]
-        assert_close(actual, expected, f"{label(causal)}, padded on both sides")
+        for sizes in ((5, 1, 7), LONG_DOCUMENTS):
+            rows = [tokens(size, seed=idx) for idx, size in enumerate(sizes)]
+            row = torch.cat(rows)[None]
+            position_ids = torch.cat([torch.arange(len(part)) for part in rows])[None]
+            expected = torch.cat([subject.expected(model, part) for part in rows])
+            arguments: dict[str, dict[str, Any]] = {"no mask": {}, "a mask": {"attention_mask": torch.ones_like(row)}}
+            if causal:
+                arguments["a cache"] = {"cache": DynamicCache(config=model.config)}
+            for what, inputs in arguments.items():
+                actual = states(model, row, position_ids=position_ids, **inputs)[0]
+                assert_close(actual, expected, f"{label(causal)}, documents of {sizes}, {what}")
+            trained = gradients(model, run(model, row, position_ids=position_ids)[0])
+            wanted = subject.expected_gradients(model, rows)
+            assert_gradients_close(trained, wanted, f"{label(causal)}, documents of {sizes}")
+            padded = torch.cat((tokens(1, 3, seed=9), row, tokens(1, 2, seed=10)), dim=1)
+            mask = torch.tensor([[0] * 3 + [1] * row.shape[1] + [0] * 2])
+            zeros, ones = torch.zeros(1, 3, dtype=torch.long), torch.ones(1, 2, dtype=torch.long)
+            places = torch.cat((zeros, position_ids, ones), dim=1)
+            actual = states(model, padded, attention_mask=mask, position_ids=places)[mask.bool()]
+            assert_close(actual, expected, f"{label(causal)}, documents of {sizes}, padded on both sides")
 
 
 @MIXER_CHECKS.add
 def fully_masked_row(subject: MixerSubject) -> None:
-    """A row of pads only gives finite states and gradients, and leaves the other rows alone."""
-    for causal in subject.directions:
-        model = subject.build(causal)
-        batch = tokens(2, LENGTH)
+    """A row of pads only gives finite states and gradients, in all precisions, and leaves the other rows alone."""
+    for causal, dtype in itertools.product(subject.directions, (torch.float32, torch.bfloat16, torch.float16)):
+        model = subject.build(causal).to(dtype)
+        what, batch = f"{label(causal)}, {dtype}", tokens(2, LENGTH)
         mask = torch.ones_like(batch)
         mask[0] = 0
         actual = run(model, batch, attention_mask=mask)
-        assert_finite(actual, f"{label(causal)}, states")
-        assert_close(actual[1], states(model, batch[1:])[0], f"{label(causal)}, the other row")
+        assert_finite(actual, f"{what}, states")
+        if dtype == torch.float32:
+            assert_close(actual[1], states(model, batch[1:])[0], f"{what}, the other row")
         for name, grad in gradients(model, actual).items():
-            assert_finite(grad, f"{label(causal)}, gradient of {name}")
+            assert_finite(grad, f"{what}, gradient of {name}")
 
 
 # -------------------------------------------------------------------------------------------------------------- cache
@@ -217,12 +238,13 @@ def cache_split(subject: MixerSubject) -> None:
     """A text in two calls with a cache, split at any place, is as in one."""
     subject.causal()
     model = subject.build(True)
-    batch = tokens(2, LENGTH)
-    expected = states(model, batch)
-    for at in range(1, LENGTH):
-        cache = DynamicCache(config=model.config)
-        parts = [states(model, part, cache=cache) for part in (batch[:, :at], batch[:, at:])]
-        assert_close(torch.cat(parts, dim=1), expected, f"split at {at}")
+    for length, places in ((LENGTH, range(1, LENGTH)), (LONG, (1, 63, 64, 70, 128, LONG - 1))):
+        batch = tokens(2, length)
+        expected = states(model, batch)
+        for at in places:
+            cache = DynamicCache(config=model.config)
+            parts = [states(model, part, cache=cache) for part in (batch[:, :at], batch[:, at:])]
+            assert_close(torch.cat(parts, dim=1), expected, f"{length} tokens, split at {at}")
 
 
 def _in_chunks(model: Any, batch: torch.Tensor, mask: torch.Tensor, cache: Any, size: int) -> torch.Tensor:
@@ -238,12 +260,13 @@ def chunked_prefill(subject: MixerSubject) -> None:
     """A padded batch in chunks of any size, down to single steps, is as in one call; a chunk may be all pads."""
     subject.causal()
     model = subject.build(True)
-    rows = [tokens(size, seed=size) for size in (LENGTH, 4)]
-    batch, mask = place(rows, padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
-    expected = states(model, batch, attention_mask=mask)[mask.bool()]
-    for size in (1, 2, 3):
-        actual = _in_chunks(model, batch, mask, DynamicCache(config=model.config), size)
-        assert_close(actual[mask.bool()], expected, f"chunks of {size}")
+    for sizes, chunks in (([LENGTH, 4], (1, 2, 3)), ([40, 9], (1,)), ([LONG, 90], (70,))):
+        rows = [tokens(size, seed=size) for size in sizes]
+        batch, mask = place(rows, padded_columns(sizes, "left", sizes[0]), sizes[0])
+        expected = states(model, batch, attention_mask=mask)[mask.bool()]
+        for size in chunks:
+            actual = _in_chunks(model, batch, mask, DynamicCache(config=model.config), size)
+            assert_close(actual[mask.bool()], expected, f"{sizes[0]} tokens in chunks of {size}")
 
 
 @MIXER_CHECKS.add
@@ -251,14 +274,15 @@ def static_cache(subject: MixerSubject) -> None:
     """A static cache gives what a dynamic one gives, also when it is used again after a reset."""
     subject.causal()
     model = subject.build(True)
-    cache = StaticCache(config=model.config, max_cache_len=LENGTH + 5)
-    for seed in (0, 1):
-        rows = [tokens(size, seed=size + seed) for size in (LENGTH, 4)]
-        batch, mask = place(rows, padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
-        cache.reset()
-        actual = _in_chunks(model, batch, mask, cache, 4)
-        expected = states(model, batch, attention_mask=mask)
-        assert_close(actual[mask.bool()], expected[mask.bool()], "static cache" if seed == 0 else "after a reset")
+    for longest, size in ((LENGTH, 4), (40, 1)):
+        cache = StaticCache(config=model.config, max_cache_len=longest + 5)
+        for seed in (0, 1):
+            rows = [tokens(size, seed=size + seed) for size in (longest, 4)]
+            batch, mask = place(rows, padded_columns([longest, 4], "left", longest), longest)
+            cache.reset()
+            actual = _in_chunks(model, batch, mask, cache, size)[mask.bool()]
+            expected = states(model, batch, attention_mask=mask)[mask.bool()]
+            assert_close(actual, expected, f"{longest} tokens, {'after a reset' if seed else 'static cache'}")
 
 
 @MIXER_CHECKS.add
@@ -284,32 +308,87 @@ def cache_reorder(subject: MixerSubject) -> None:
 
 @MIXER_CHECKS.add
 def generation(subject: MixerSubject) -> None:
-    """`generate()` scores a left-padded batch, greedy and by beams, as calls without a cache do."""
+    """`generate()` scores a left-padded batch, greedy and by beams, as calls without a cache do: all texts and scores
+    of all beams."""
     subject.causal()
     model = build_large(TxDecoderForCausalLM, subject.config(True))
     rows = [tokens(size, seed=size) for size in (6, 3)]
     batch, mask = place(rows, padded_columns([6, 3], "left", 6), 6)
-    for beams in (1, 3):
+
+    def logits_of(text: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return model(text[None], use_cache=False).logits[0]
+
+    for beams, steps in ((1, 36), (3, 5)):  # the long text leaves every window behind
         out = model.generate(
             batch,
             attention_mask=mask,
-            max_new_tokens=5,
-            min_new_tokens=5,
+            max_new_tokens=steps,
+            min_new_tokens=steps,
             do_sample=False,
             num_beams=beams,
+            num_return_sequences=beams,
             return_dict_in_generate=True,
             output_logits=True,
             output_scores=True,
         )
         for idx, row in enumerate(rows):
-            text = torch.cat((row, out.sequences[idx, 6:]))
-            with torch.no_grad():
-                expected = model(text[None, :-1], use_cache=False).logits[0, len(row) - 1 :]
             if beams == 1:
+                expected = logits_of(torch.cat((row, out.sequences[idx, 6:-1])))[len(row) - 1 :]
                 assert_close(torch.stack(out.logits)[:, idx], expected, f"logits of row {idx}")
                 continue
-            chosen = expected.log_softmax(-1).gather(-1, out.sequences[idx, 6:, None]).sum() / 5
-            assert_close(out.sequences_scores[idx], chosen, f"score of the best beam of row {idx}")
+
+            def scores_of(text: tuple[int, ...], row: torch.Tensor = row) -> torch.Tensor:
+                scores = logits_of(torch.cat((row, row.new_tensor(text))))[-1].log_softmax(-1)
+                scores[model.config.eos_token_id] = float("-inf")  # min_new_tokens forbids the end
+                return scores
+
+            assert_beams(out, idx, 6, scores_of, beams, steps)
+
+
+@MIXER_CHECKS.add
+def recorded_outputs(subject: MixerSubject) -> None:
+    """Hidden states that are recorded are those between the layers, and the attention weights those that mix the
+    values: nothing of what is hidden, and a sum of at most one."""
+    for causal in subject.directions:
+        for setting in range(len(subject.reference.settings)):
+            _compare_recorded(
+                subject.build(causal, setting), subject.mixer.is_attention, f"{label(causal)}, {setting}"
+            )
+
+
+def _compare_recorded(model: Any, has_weights: bool, where: str) -> None:
+    entered: list[torch.Tensor] = []
+    mixed: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0])) for layer in model.layers]
+    for layer in model.layers:
+        hooks.append(
+            layer.mixer.register_forward_hook(lambda module, inputs, out: mixed.append((module, inputs[0], out[0])))
+        )
+    batch, mask = place(*_long_rows("left"), LONG + 3)
+    with torch.no_grad():
+        out = model(batch, attention_mask=mask, output_hidden_states=True, output_attentions=has_weights)
+    for hook in hooks:
+        hook.remove()
+    recorded = out.hidden_states
+    expect(len(recorded) == len(entered) + 1, f"{where}: {len(recorded)} hidden states of {len(entered)} layers")
+    for idx, (actual, expected) in enumerate(zip(recorded, [*entered, out.last_hidden_state], strict=True)):
+        assert_close(actual, expected, f"{where}: hidden state {idx}")
+    if not has_weights:
+        return
+    expect(len(out.attentions) == len(mixed), f"{where}: attention weights of {len(out.attentions)} layers")
+    for idx, (weights, (module, states_in, states_out)) in enumerate(zip(out.attentions, mixed, strict=True)):
+        what, real = f"{where}: attention weights of layer {idx}", mask.bool()
+        assert_finite(weights, what)
+        expect(bool((weights.sum(-1) <= 1 + 1e-4).all()), f"{what}: a sum is more than one")
+        of_tokens = weights.transpose(1, 2)[real]  # of queries that are tokens
+        hidden = ~real[:, None].expand(-1, real.shape[1], -1)[real]
+        expect(bool((of_tokens.transpose(0, 1)[:, hidden] == 0).all()), f"{what}: pads have a share")
+        if hasattr(module, "v_proj") and hasattr(module, "o_proj"):
+            value = module.v_proj(states_in).unflatten(-1, (-1, module.head_dim)).transpose(1, 2)
+            value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
+            applied = module.o_proj((weights @ value).transpose(1, 2).flatten(2))
+            assert_close(applied[real], states_out[real], f"{what}, applied to the values")
 
 
 # ----------------------------------------------------------------------------------------------------------- training
@@ -344,10 +423,11 @@ def large_norms(subject: MixerSubject) -> None:
 
 @MIXER_CHECKS.add
 def low_precision(subject: MixerSubject) -> None:
-    """In bfloat16, states and gradients are as near to float32 as those of the reference, but for a factor of two."""
-    for causal in subject.directions:
+    """In bfloat16 and float16, states and gradients are as near to float32 as those of the reference, but for a factor
+    of two."""
+    for causal, dtype in itertools.product(subject.directions, (torch.bfloat16, torch.float16)):
         for setting in range(len(subject.reference.settings)):
-            half = subject.build(causal, setting).to(torch.bfloat16)
+            half = subject.build(causal, setting).to(dtype)
             full = copy.deepcopy(half).float()
             for length in (7, 66):
                 row = tokens(1, length)
@@ -357,7 +437,7 @@ def low_precision(subject: MixerSubject) -> None:
                     ("states", "gradients"), _states_and_gradients(half, row), rounded, exact, strict=True
                 ):
                     own, allowed = (((each - true).norm() / true.norm()).item() for each in (one, other))
-                    what = f"{label(causal)}, setting {setting}, length {length}, {name}"
+                    what = f"{label(causal)}, {dtype}, setting {setting}, length {length}, {name}"
                     expect(
                         own <= 2 * allowed, f"{what}: off by {own:.1e} of their norm, the reference by {allowed:.1e}"
                     )
@@ -529,4 +609,4 @@ def _while_registered(check: Check, name: str, mixer: Mixer) -> Check:
         with registered(MIXERS, name, mixer):
             check.function()
 
-    return Check(check.subject, check.name, check.summary, function, check.slow)
+    return dataclasses.replace(check, function=function)

@@ -16,7 +16,7 @@ from ..models.modeling_decoder import TxDecoderModel
 from ..models.modeling_encoder import TxEncoderModel
 from .checks import Skip
 from .references import Reference
-from .tools import build_large
+from .tools import build_large, gradients
 
 # Heads times head size is not the hidden size, and three heads share a key head, so that a confusion shows.
 SIZES: dict[str, Any] = dict(
@@ -27,15 +27,19 @@ SIZES: dict[str, Any] = dict(
     num_key_value_heads=2,
     head_dim=8,
     intermediate_size=20,
-    max_position_embeddings=128,
+    max_position_embeddings=512,
     norm_eps=1e-2,  # smaller ones blow up the rounding of a head whose output is nearly zero
     pad_token_id=0,
     bos_token_id=1,
     eos_token_id=2,
 )
 LENGTH = 11
-#: Odd, and one and two tokens past the chunks of the parallel forms.
-LENGTHS = (1, 2, 7, 17, 66)
+#: Tokens of a long text: more than three chunks of the parallel forms.
+LONG = 200
+#: Documents of a long text: some end where a chunk does, one is a single token.
+LONG_DOCUMENTS = (64, 64, 1, 63, 8)
+#: Odd, one and two tokens past the chunks of the parallel forms, and many chunks.
+LENGTHS = (1, 2, 7, 17, 66, LONG)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class MixerSubject:
         """Return what the reference gives for one text. *Shape:* `(length, hidden_size)`."""
         with self.by_reference(model):
             return states(model, row[None])[0]
+
+    def expected_gradients(self, model: Any, rows: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the gradients that the reference gives for several texts, each by itself."""
+        with self.by_reference(model):
+            return gradients(model, torch.cat([run(model, row[None])[0] for row in rows]))
 
 
 def states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:

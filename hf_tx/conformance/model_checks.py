@@ -1,12 +1,12 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The checks of what a model computes. They know nothing of hf_tx: any `PreTrainedModel` of tokens will do."""
 
+import dataclasses
 import functools
-import inspect
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import PreTrainedConfig
 
 from .checks import Check, CheckTable, Skip
@@ -14,30 +14,18 @@ from .model_subject import LENGTH, ModelSubject, model_subject
 from .saving_checks import SAVING_CHECKS
 from .tools import (
     FORWARD,
+    assert_beams,
     assert_close,
     assert_finite,
     assert_gradients_close,
     backends,
     expect,
-    normal,
     plain_flex,
     unless_refused,
 )
+from .training_checks import TRAINING_CHECKS, model_gradients
 
 MODEL_CHECKS = CheckTable()
-
-
-def _gradients(subject: ModelSubject, model: Any, *call: Any) -> dict[str, torch.Tensor]:
-    """The gradients of a random weighting of all outputs, by `backward()`."""
-    model.zero_grad()
-    outputs = subject.tensors(subject.call(model, *call))
-    total = sum((out.float() * normal(*out.shape, seed=5 + idx)).sum() for idx, out in enumerate(outputs))
-    total.backward()  # type: ignore[union-attr]
-    return {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-    }
 
 
 # ------------------------------------------------------------------------------------------------ what a position sees
@@ -51,10 +39,15 @@ def rows_are_independent(subject: ModelSubject) -> None:
         assert_close(together[idx], subject.states(model, batch[idx : idx + 1])[0], f"row {idx}")
 
 
-def _padding(subject: ModelSubject, side: str) -> None:
+def _padding(subject: ModelSubject, side: str, garbage: bool) -> None:
     subject.needs_argument("attention_mask")
     model = subject.build()
-    rows, batch, mask, columns = subject.padded([LENGTH, 4], side)
+    for sizes in ([LENGTH, 4], [subject.long - 2, subject.long // 2]):
+        _pad(subject, model, sizes, side, None if garbage else subject.pad)
+
+
+def _pad(subject: ModelSubject, model: Any, sizes: list[int], side: str, pad: int | None) -> None:
+    rows, batch, mask, columns = subject.padded(sizes, side, pad=pad)
     target = subject.tokens(2, 5, seed=3)
     if subject.seq2seq:
         actual = subject.states(model, target, input_ids=batch, attention_mask=mask)
@@ -72,14 +65,32 @@ def _padding(subject: ModelSubject, side: str) -> None:
 
 @MODEL_CHECKS.add
 def left_padding(subject: ModelSubject) -> None:
-    """Rows padded on the left are as they are alone, whatever tokens the pads hold."""
-    _padding(subject, "left")
+    """Rows padded on the left are as they are alone in a model that generates or is causal otherwise; whatever tokens
+    the pads hold, if there is an output for every token."""
+    subject.need(subject.causal is True, "the model is not causal: see left_padding_of_encoders")
+    _padding(subject, "left", garbage=subject.per_token)
 
 
 @MODEL_CHECKS.add
 def right_padding(subject: ModelSubject) -> None:
-    """Rows padded on the right are as they are alone, whatever tokens the pads hold."""
-    _padding(subject, "right")
+    """Rows padded on the right are as they are alone; whatever tokens the pads hold, if there is an output for every
+    token."""
+    _padding(subject, "right", garbage=subject.per_token)
+
+
+@MODEL_CHECKS.add_optional
+def left_padding_of_encoders(subject: ModelSubject) -> None:
+    """Rows padded on the left are as they are alone in an encoder: positions do not count pads, and nothing is read
+    from the first place."""
+    subject.need(subject.causal is not True, "the model is causal: see left_padding")
+    _padding(subject, "left", garbage=subject.per_token)
+
+
+@MODEL_CHECKS.add_optional
+def pads_of_any_token(subject: ModelSubject) -> None:
+    """A model with one output for a row finds the end of the row by the mask, not by the id of the pads."""
+    subject.need(not subject.per_token and not subject.seq2seq, "the output is one for every token")
+    _padding(subject, "right", garbage=True)
 
 
 @MODEL_CHECKS.add
@@ -88,11 +99,16 @@ def direction(subject: ModelSubject) -> None:
     subject.need(subject.per_token, "the output is not one for every token")
     subject.need(subject.causal is not None or subject.seq2seq, "nothing says whether the model is causal")
     model = subject.build()
-    row = subject.tokens(1, LENGTH)
+    _direction(subject, model, subject.tokens(1, LENGTH), range(1, LENGTH))
+    if subject.causal is not False:
+        _direction(subject, model, subject.tokens(1, subject.long), (subject.long // 2, subject.long - 1))
+
+
+def _direction(subject: ModelSubject, model: Any, row: torch.Tensor, places: Iterable[int]) -> None:
     before = subject.states(model, row)
-    for at in range(1, LENGTH):
+    for at in places:
         changed = row.clone()
-        changed[:, at:] = subject.tokens(1, LENGTH - at, seed=at + 1)
+        changed[:, at:] = subject.tokens(1, row.shape[1] - at, seed=at + 1)
         after = subject.states(model, changed)
         if subject.causal is False:
             moved = ((after - before)[:, 0].abs().max() / before.abs().max()).item()
@@ -101,20 +117,77 @@ def direction(subject: ModelSubject) -> None:
             assert_close(after[:, :at], before[:, :at], f"outputs before a change at {at}")
 
 
-@MODEL_CHECKS.add
-def packed_rows(subject: ModelSubject) -> None:
-    """Documents whose positions begin again at 0 are as they are alone, with and without a mask and a cache."""
+def _packed(subject: ModelSubject, with_mask: bool, with_cache: bool) -> None:
     subject.needs_argument("position_ids")
     subject.need(subject.causal is True and subject.per_token, "the model is not causal")
     model = subject.build()
-    rows = [subject.tokens(size, seed=size) for size in (5, 6)]
-    packed = torch.cat(rows)[None]
-    positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
-    expected = torch.cat([subject.states(model, row[None])[0] for row in rows])
-    for what, mask in (("no mask", None), ("a mask", torch.ones_like(packed))):
-        for cache in ({}, subject.cache(model)):
-            actual = subject.states(model, packed, mask, position_ids=positions, **cache)[0]
-            assert_close(actual, expected, f"{what}, {'a cache' if cache else 'no cache'}")
+    for sizes in ((5, 6), (subject.long // 3, 1, subject.long // 2)):
+        rows = [subject.tokens(size, seed=size) for size in sizes]
+        packed = torch.cat(rows)[None]
+        positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
+        expected = torch.cat([subject.states(model, row[None])[0] for row in rows])
+        mask = torch.ones_like(packed) if with_mask else None
+        cache = subject.cache(model) if with_cache else {}
+        actual = subject.states(model, packed, mask, position_ids=positions, **cache)[0]
+        what = f"{'a' if with_mask else 'no'} mask, {'a' if with_cache else 'no'} cache"
+        assert_close(actual, expected, f"documents of {sizes}, {what}")
+
+
+@MODEL_CHECKS.add
+def packed_rows(subject: ModelSubject) -> None:
+    """Documents whose positions begin again at 0 are as they are alone, without a mask and a cache."""
+    _packed(subject, with_mask=False, with_cache=False)
+
+
+@MODEL_CHECKS.add_optional
+def packed_rows_with_mask_or_cache(subject: ModelSubject) -> None:
+    """Documents whose positions begin again at 0 are as they are alone, with a mask and a cache too."""
+    for with_mask, with_cache in ((True, False), (False, True), (True, True)):
+        _packed(subject, with_mask, with_cache)
+
+
+@MODEL_CHECKS.add
+def rope_scaling(subject: ModelSubject) -> None:
+    """Every kind of `rope_type` changes the outputs, and `linear` turns positions by as much less as its factor."""
+    subject.needs_argument("position_ids")
+    subject.need(bool(getattr(subject.config, "rope_parameters", None)), "the model does not rotate")
+    limits = {"max_position_embeddings": 64}
+    plain = subject.build(**limits)
+    pairs = next((len(buffer) for name, buffer in plain.named_buffers() if name.endswith("inv_freq")), None)
+    subject.need(pairs is not None and pairs > 1, "the model has no frequencies that a scaling could tell apart")
+    ids, places = subject.tokens(1, LENGTH), torch.arange(LENGTH)[None]
+    far, mask = places * 12, torch.ones_like(ids)  # without a mask, positions with gaps are those of documents
+    usual = subject.states(plain, ids, mask, position_ids=far)
+    long = {"original_max_position_embeddings": 16}
+    kinds: dict[str, dict[str, Any]] = {
+        "linear": {},
+        "dynamic": {},
+        "yarn": long,
+        "longrope": {"short_factor": [1.5] * pairs, "long_factor": [3.0] * pairs} | long,
+        "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0} | long,
+    }
+    for kind, fields in kinds.items():
+        scaled = {"rope_type": kind, "factor": 4.0} | fields
+        model = unless_refused(
+            functools.partial(subject.build, rope_parameters=_rescaled(subject.config, scaled), **limits)
+        )
+        if model is None:
+            continue
+        actual = subject.states(model, ids, mask, position_ids=far)
+        moved = ((actual - usual).abs().max() / usual.abs().max()).item()
+        expect(moved > 1e-3, f"rope_type={kind!r} moves the outputs by {moved:.0e} only")
+        if kind == "linear":
+            expected = subject.states(plain, ids, mask, position_ids=places)
+            actual = subject.states(model, ids, mask, position_ids=places * 4)
+            assert_close(actual, expected, "rope_type='linear' with a factor of 4, at positions four times as far")
+
+
+def _rescaled(config: Any, scaled: dict[str, Any]) -> dict[str, Any]:
+    """Return the rope parameters of a config, or of all its kinds of layers, with another scaling."""
+    given = config.rope_parameters
+    if any(isinstance(part, dict) for part in given.values()):
+        return {name: {**part, **scaled} if part else part for name, part in given.items()}
+    return {**given, **scaled}
 
 
 @MODEL_CHECKS.add
@@ -177,10 +250,12 @@ def split_with_cache(subject: ModelSubject) -> None:
     """A text in two calls with a cache, split at any place, is as in one."""
     subject.needs_cache()
     model = subject.build()
-    batch = subject.tokens(2, LENGTH)
-    expected = subject.states(model, batch)
-    for at in range(1, LENGTH):
-        assert_close(_in_calls(subject, model, batch, None, [at, LENGTH]), expected, f"split at {at}")
+    for length, places in ((LENGTH, range(1, LENGTH)), (subject.long, (subject.long // 3, subject.long - 1))):
+        batch = subject.tokens(2, length)
+        expected = subject.states(model, batch)
+        for at in places:
+            actual = _in_calls(subject, model, batch, None, [at, length])
+            assert_close(actual, expected, f"{length} tokens, split at {at}")
 
 
 @MODEL_CHECKS.add
@@ -189,158 +264,98 @@ def prefill_in_chunks(subject: ModelSubject) -> None:
     subject.needs_cache()
     subject.need(not subject.seq2seq, "the decoder of an encoder-decoder is not padded on the left")
     model = subject.build()
-    _, batch, mask, _ = subject.padded([LENGTH, 4], "left")
-    real = mask.bool()
-    expected = subject.states(model, batch, mask)[real]
-    for size in (1, 2, 3):
-        ends = [*range(size, batch.shape[1], size), batch.shape[1]]
-        assert_close(_in_calls(subject, model, batch, mask, ends)[real], expected, f"chunks of {size}")
+    for sizes, chunks in (([LENGTH, 4], (1, 2, 3)), ([min(40, subject.long - 2), 9], (1,))):
+        _, batch, mask, _ = subject.padded(sizes, "left")
+        real = mask.bool()
+        expected = subject.states(model, batch, mask)[real]
+        for size in chunks:
+            ends = [*range(size, batch.shape[1], size), batch.shape[1]]
+            actual = _in_calls(subject, model, batch, mask, ends)[real]
+            assert_close(actual, expected, f"{batch.shape[1]} tokens in chunks of {size}")
 
 
 @MODEL_CHECKS.add
 def generates_as_forward(subject: ModelSubject) -> None:
-    """`generate()` on a left-padded batch has the logits, and the scores of beams, of calls without a cache."""
+    """`generate()` on a padded batch has the logits of calls without a cache, and all beams, texts and scores, of a
+    search without one. The batch is padded on the left, the source of an encoder-decoder on the right."""
     subject.need(subject.generates, "the model does not generate")
     model = subject.build()
-    rows, batch, mask, _ = subject.padded([6, 3], "left")
+    rows, batch, mask, _ = subject.padded([6, 3], "right" if subject.seq2seq else "left")
+    start = model.generation_config.decoder_start_token_id or 0
     first = 1 if subject.seq2seq else batch.shape[1]
-    begin = {"decoder_start_token_id": model.generation_config.decoder_start_token_id or 0} if subject.seq2seq else {}
-    for beams in (1, 3):
+    begin = {"decoder_start_token_id": start} if subject.seq2seq else {}
+    ends = model.generation_config.eos_token_id
+    # Tokens that a generation config forces are no matter of the model.
+    model.generation_config.forced_bos_token_id = model.generation_config.forced_eos_token_id = None
+
+    def logits_of(row: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """What follows the text, from its end on."""
+        if subject.seq2seq:
+            text = torch.cat((row.new_tensor([start]), new))[None]
+            return subject.states(model, text, input_ids=row[None])[0]
+        text = torch.cat((row, new))[None]
+        return subject.states(model, text, torch.ones_like(text))[0, len(row) - 1 :]
+
+    for beams, steps in ((1, min(36, subject.long - 10)), (3, 4)):
+        if steps < 1:
+            continue
         out = model.generate(
             batch,
             **begin,
             attention_mask=mask,
-            max_new_tokens=4,
-            min_new_tokens=4,
+            max_new_tokens=steps,
+            min_new_tokens=steps,
             do_sample=False,
             num_beams=beams,
+            num_return_sequences=beams,
             return_dict_in_generate=True,
             output_scores=True,
             output_logits=True,
         )
         for idx, row in enumerate(rows):
-            new = out.sequences[idx, first:]
-            if subject.seq2seq:
-                text = out.sequences[idx : idx + 1, :-1]
-                logits = subject.states(model, text, input_ids=row[None])[0]
-            else:
-                text = torch.cat((row, new))[None, :-1]
-                logits = subject.states(model, text, torch.ones_like(text))[0, len(row) - 1 :]
             if beams == 1:
+                logits = logits_of(row, out.sequences[idx, first : first + steps - 1])
                 assert_close(torch.stack(out.logits)[:, idx], logits, f"logits of row {idx}")
-            else:
-                chosen = logits.log_softmax(-1).gather(-1, new[:, None]).sum() / len(new)
-                assert_close(out.sequences_scores[idx], chosen, f"score of the best beam of row {idx}")
+                continue
 
+            def scores_of(text: tuple[int, ...], row: torch.Tensor = row) -> torch.Tensor:
+                scores = logits_of(row, row.new_tensor(text))[-1].log_softmax(-1)
+                if ends is not None:  # min_new_tokens forbids the end
+                    scores[ends] = float("-inf")
+                return scores
 
-# ----------------------------------------------------------------------------------------------------------- training
-@MODEL_CHECKS.add
-def all_parameters_train(subject: ModelSubject) -> None:
-    """Every parameter gets a gradient that is finite and not zero."""
-    for name, grad in _gradients(subject, subject.build(), subject.tokens(2, LENGTH)).items():
-        assert_finite(grad, f"gradient of {name}")
-        expect(grad.abs().amax() > 0, f"{name} gets no gradient")
-
-
-@MODEL_CHECKS.add
-def language_loss(subject: ModelSubject) -> None:
-    """The loss is the cross-entropy of the labels, shifted in a causal model, without those of -100, and divided by
-    `num_items_in_batch` where `forward()` takes what it does not know."""
-    subject.needs_argument("labels")
-    model = subject.build()
-    subject.need(subject.per_token, "the output is not one for every token")
-    ids = subject.tokens(2, LENGTH)
-    logits = subject.states(model, ids)
-    subject.need(logits.shape[-1] == subject.vocabulary, "the head does not predict tokens")
-    labels = subject.tokens(2, LENGTH, seed=1)
-    labels[0, 5:] = -100
-    others = {"labels": labels}
-    with torch.no_grad():
-        loss = subject.call(model, ids, **others).loss
-    if subject.causal:
-        logits, labels = logits[:, :-1], labels[:, 1:]
-    total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
-    assert_close(loss, total / (labels != -100).sum(), "loss")
-    takes = inspect.signature(type(model).forward).parameters.values()
-    accepts = getattr(model, "accepts_loss_kwargs", None)
-    if accepts is None:  # as Trainer decides
-        accepts = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes)
-    if accepts:
-        with torch.no_grad():
-            loss = subject.call(model, ids, **others, num_items_in_batch=torch.tensor(100)).loss
-        assert_close(loss, total / 100, "loss with num_items_in_batch = 100, which Trainer takes for honoured")
-
-
-@MODEL_CHECKS.add
-def activation_checkpointing(subject: ModelSubject) -> None:
-    """Recomputing the layers in the backward pass changes no gradient."""
-    model = subject.build().train()
-    subject.need(model.supports_gradient_checkpointing, "the model does not support gradient checkpointing")
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0  # dropout of the two passes cannot be compared across the library's versions
-    batch = subject.tokens(2, LENGTH)
-    torch.manual_seed(1)
-    expected = {name: grad.clone() for name, grad in _gradients(subject, model, batch).items()}
-    for reentrant in (False, True):
-        model.activation_checkpointing_enable({"use_reentrant": reentrant})
-        torch.manual_seed(1)
-        assert_gradients_close(_gradients(subject, model, batch), expected, f"use_reentrant={reentrant}")
-
-
-@MODEL_CHECKS.add
-def deterministic_in_eval(subject: ModelSubject) -> None:
-    """Nothing is dropped outside of training, with every dropout of the config at a half."""
-    names = [
-        name
-        for name, value in vars(subject.config).items()
-        if isinstance(value, float | int) and not isinstance(value, bool) and ("drop" in name)
-    ]
-    subject.need(bool(names), "the config has no dropout")
-    half: dict[str, Any] = dict.fromkeys(names, 0.5)
-    none: dict[str, Any] = dict.fromkeys(names, 0.0)
-    model = subject.build(**half)
-    batch = subject.tokens(2, LENGTH)
-    first = subject.states(model, batch)
-    torch.manual_seed(7)
-    assert_close(subject.states(model, batch), first, "a second call")
-    assert_close(first, subject.states(subject.build(**none), batch), "a model without dropout")
-
-
-@MODEL_CHECKS.add
-def large_embeddings(subject: ModelSubject) -> None:
-    """Embeddings a thousand times as large give finite outputs, in float64, float32 and bfloat16."""
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        model = subject.build()
-        with torch.no_grad():
-            model.get_input_embeddings().weight.mul_(1000.0)
-        out = subject.states(model.to(dtype), subject.tokens(2, LENGTH))
-        assert_finite(out, str(dtype))
+            assert_beams(out, idx, first, scores_of, beams, steps)
 
 
 @MODEL_CHECKS.add
 def attention_backends(subject: ModelSubject) -> None:
-    """Every attention backend gives what `eager` gives, padded and not, or is refused before the first step."""
+    """Every attention backend gives what `eager` gives, forward and gradient, padded and not, or is refused before the
+    first step."""
     model = subject.build()
-    ids = subject.tokens(2, LENGTH)
-    expected = subject.states(model, ids)
     masked = "attention_mask" in subject.parameters and not subject.seq2seq and subject.per_token
-    _, batch, mask, _ = subject.padded([LENGTH, 4], "left")
-    padded = subject.states(model, batch, mask)[mask.bool()] if masked else None
     tried = 0
     for name in backends():
         other = unless_refused(functools.partial(subject.build, name))
         if name == "eager" or other is None:
             continue
-        with plain_flex():
-            actual = unless_refused(functools.partial(subject.states, other, ids))
-        if actual is None:
-            continue
-        tried += 1
-        assert_close(actual, expected, name)
-        if padded is not None:
-            with plain_flex():
-                assert_close(subject.states(other, batch, mask)[mask.bool()], padded, f"{name}, padded")
+        for length in (LENGTH, subject.long):
+            ids = subject.tokens(2, length)
+            actual = unless_refused(functools.partial(subject.states, other.eval(), ids))
+            if actual is None:
+                continue
+            tried += 1
+            assert_close(actual, subject.states(model, ids), f"{name}, length {length}")
+            if masked:
+                _, batch, mask, _ = subject.padded([length - 2, length // 2], "left")
+                with plain_flex():
+                    actual = subject.states(other, batch, mask)[mask.bool()]
+                expected = subject.states(model, batch, mask)[mask.bool()]
+                assert_close(actual, expected, f"{name}, length {length}, padded")
+            if name == "flex_attention" and ids.device.type == "cpu":
+                continue  # it has no backward pass there
+            grads = unless_refused(functools.partial(model_gradients, subject, other, ids))
+            if grads is not None:
+                assert_gradients_close(grads, model_gradients(subject, model, ids), f"{name}, length {length}")
     if not tried:
         raise Skip("the model has no other backend")
 
@@ -362,6 +377,7 @@ def check_model(
     *,
     causal: bool | None = None,
     trust_remote_code: bool = False,
+    offers: Collection[str] = (),
 ) -> list[Check]:
     """Return the checks of any model of tokens on transformers, of hf_tx or not; nothing runs yet.
 
@@ -372,10 +388,17 @@ def check_model(
         config: of the models that are built. Default: that of the model or folder; for a class, a tiny one.
         causal: whether positions see only those before them. Default: as the model says.
         trust_remote_code: whether code that comes with a folder may run.
+        offers: names of optional checks - of what transformers does not promise - that the model keeps. They fail if
+            it does not; others are reported as not offered.
 
     Raises:
-        ValueError: it is no model of tokens, or its class cannot be found.
+        ValueError: it is no model of tokens, its class cannot be found, or `offers` names no optional check.
     """
     subject = model_subject(model, config, causal, trust_remote_code)
     label = f"model {subject.kind.__name__}"
-    return [*MODEL_CHECKS.of(label, subject), *SAVING_CHECKS.of(label, subject)]
+    tables = (MODEL_CHECKS, TRAINING_CHECKS, SAVING_CHECKS)
+    checks = [check for table in tables for check in table.of(label, subject)]
+    optional = [check.name for check in checks if check.optional]
+    if unknown := set(offers) - set(optional):
+        raise ValueError(f"offers names {sorted(unknown)}; the optional checks are {', '.join(optional)}.")
+    return [dataclasses.replace(check, optional=check.optional and check.name not in offers) for check in checks]

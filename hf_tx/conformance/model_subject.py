@@ -21,6 +21,8 @@ from .checks import Skip
 from .tools import build_large, padded_columns, place, tokens
 
 LENGTH = 9
+#: Tokens of a long text, where the positions of a model allow.
+LONG = 200
 #: Sizes for a class that comes without a config; of these, a config class takes those that it has.
 TINY: dict[str, Any] = dict(
     vocab_size=61,
@@ -29,8 +31,19 @@ TINY: dict[str, Any] = dict(
     num_attention_heads=6,
     num_key_value_heads=2,
     head_dim=4,
-    intermediate_size=20,
-    max_position_embeddings=128,
+    intermediate_size=40,  # grouped products want multiples of 16 bytes
+    max_position_embeddings=256,
+    sliding_window=8,
+    local_attention=8,
+    num_experts=4,
+    num_local_experts=4,
+    num_experts_per_tok=2,
+    moe_intermediate_size=40,
+    shared_expert_intermediate_size=40,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=4,
+    linear_value_head_dim=4,
     d_kv=4,
     d_ff=20,
     num_decoder_layers=2,
@@ -45,6 +58,10 @@ TINY: dict[str, Any] = dict(
     eos_token_id=2,
     decoder_start_token_id=0,
 )
+#: Also for a config with `expand`: there, heads times their size must be `expand` times the hidden size.
+TINY_STATE_SPACE: dict[str, Any] = dict(num_heads=12, expand=2, n_groups=2, state_size=4, chunk_size=8)
+#: More layers than this are not tried to have one of each kind.
+MOST_LAYERS = 12
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,23 @@ class ModelSubject:
         """Tokens that the model knows."""
         return self.config.get_text_config().vocab_size
 
+    @property
+    def pad(self) -> int:
+        """The token of pads."""
+        return getattr(self.config.get_text_config(), "pad_token_id", None) or 0
+
+    @property
+    def long(self) -> int:
+        """Tokens of a long text."""
+        most = getattr(self.config.get_text_config(), "max_position_embeddings", None) or LONG + 4
+        return max(min(LONG, most - 4), LENGTH)
+
+    @property
+    def has_keywords(self) -> bool:
+        """Whether `forward` takes keywords that it does not name."""
+        parameters = inspect.signature(self.kind.forward).parameters.values()
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
     @functools.cached_property
     def per_token(self) -> bool:
         """Whether the output has a place for every token."""
@@ -122,13 +156,16 @@ class ModelSubject:
         """Draw tokens that are not special."""
         return tokens(*shape, vocabulary=self.vocabulary, first=min(5, self.vocabulary - 1), seed=seed)
 
-    def padded(self, sizes: list[int], side: str, seed: int = 77) -> tuple[list[torch.Tensor], torch.Tensor, Any, Any]:
-        """Return rows, and the batch of them with its mask and columns; the pads hold garbage."""
+    def padded(
+        self, sizes: list[int], side: str, seed: int = 77, pad: int | None = None
+    ) -> tuple[list[torch.Tensor], torch.Tensor, Any, Any]:
+        """Return rows, and the batch of them with its mask and columns; the pads hold garbage unless one is given."""
         length = max(sizes) + 2
         rows = [self.tokens(size, seed=size) for size in sizes]
         columns = padded_columns(sizes, side, length)
         batch, mask = place(rows, columns, length, seed=seed)
-        return rows, batch % self.vocabulary, mask, columns
+        batch = batch % self.vocabulary if pad is None else torch.where(mask.bool(), batch, pad)
+        return rows, batch, mask, columns
 
     def inputs(self, ids: torch.Tensor | None, mask: torch.Tensor | None = None, **others: Any) -> dict[str, Any]:
         """Return the arguments of `forward` for a batch. Of an encoder-decoder, the batch is what the decoder
@@ -194,16 +231,40 @@ def _is_causal(kind: type[PreTrainedModel], config: PreTrainedConfig) -> bool | 
 
 
 def tiny_config(kind: type[PreTrainedModel]) -> PreTrainedConfig:
-    """Return a small config of a class."""
+    """Return a small config of a class, with a layer of every kind that it has.
+
+    Raises:
+        ValueError: the class has no config, or it refuses these sizes.
+    """
     config = kind.config_class
     if config is None:
         raise ValueError(f"{kind.__name__} has no config class; give a config.")
-    return config(**_tiny_fields(config))
+    sizes = _tiny_fields(config)
+    try:
+        tiny = config(**sizes)
+        wanted, layers = _layer_kinds(config()), sizes.get("num_hidden_layers", MOST_LAYERS)
+        while not wanted <= _layer_kinds(tiny) and layers < MOST_LAYERS:  # some kinds come only every few layers
+            layers += 1
+            tiny = config(**sizes | {"num_hidden_layers": layers})
+    except (ValueError, TypeError, ZeroDivisionError) as error:  # those of a strict config are among the first
+        raise ValueError(
+            f"{kind.__name__}: {config.__name__} refuses the sizes of a tiny model; give a config of a few tiny "
+            f"layers, or the folder of such a model. It says: {error}"
+        ) from error
+    return tiny
+
+
+def _layer_kinds(config: Any) -> set[str]:
+    return set(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ())
 
 
 def _tiny_fields(config: Any) -> dict[str, Any]:
-    known = {field.name for field in fields(config)} | set(config.attribute_map)
-    found = {name: value for name, value in TINY.items() if name in known}
+    defaults = {field.name: field.default for field in fields(config)}
+    known = defaults.keys() | config.attribute_map.keys()
+    if defaults.get("sliding_window") is None:  # no window is not a small one
+        known -= {"sliding_window"}
+    sizes = TINY | (TINY_STATE_SPACE if "expand" in known else {})
+    found = {name: value for name, value in sizes.items() if name in known}
     return found | {name: _tiny_fields(part) for name, part in config.sub_configs.items() if name in known}
 
 

@@ -2,7 +2,9 @@
 """The checks of a position scheme: by itself, and in tiny stacks of full attention with large random weights."""
 
 import copy
+import dataclasses
 import functools
+import itertools
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,11 +71,13 @@ def position_reference(subject: PositionSubject) -> None:
     """What the scheme adds, turns or penalises equals the reference, position by position."""
     if subject.reference is None:
         raise Skip("the scheme has no reference; give reference= to check_position")
-    places = torch.tensor([[0, 1, 2, 5, 17, 40]])
     for setting in range(len(subject.settings)):
         for causal in (True, False):
             model = subject.build(causal, setting)
-            _compare(subject.reference, subject.scheme(model), model.config, places, causal)
+            # First as far as a scheme was trained, then past all limits of its scaling.
+            for places in ([0, 1, 2, 5, 17, 30], [0, 1, 40, 127, 200, 300]):
+                if max(places) < model.config.max_position_embeddings or subject.reference.embed is None:
+                    _compare(subject.reference, subject.scheme(model), model.config, torch.tensor([places]), causal)
 
 
 def _compare(reference: PositionReference, scheme: Any, config: Any, places: torch.Tensor, causal: bool) -> None:
@@ -90,11 +94,12 @@ def _compare(reference: PositionReference, scheme: Any, config: Any, places: tor
         rotation = scheme.rotate(inputs, places, "full_attention")
         expect((rotation is None) == (reference.rotate is None), f"{label(causal)}: rotate returns {type(rotation)}")
         if reference.rotate is not None and rotation is not None:
-            turned = [reference.rotate(config, heads[0, :, i], int(at)) for i, at in enumerate(places[0])]
+            length = int(places.max()) + 1
+            turned = [reference.rotate(config, heads[0, :, i], int(at), length) for i, at in enumerate(places[0])]
             actual = apply_rotary(heads, rotation[0], rotation[1], config.rope_interleaved)[0]
             assert_close(actual, torch.stack(turned, dim=1), f"{label(causal)}: rotate")
 
-        distance = torch.arange(-40, 41)[None]
+        distance = torch.tensor([*range(-40, 41), -300, -127, 127, 300])[None]
         bias = scheme.bias(distance, causal, torch.float32)
         expect((bias is None) == (reference.bias is None), f"{label(causal)}: bias returns {type(bias)}")
         expect(scheme.has_bias == (reference.bias is not None), f"{label(causal)}: has_bias = {scheme.has_bias}")
@@ -141,9 +146,9 @@ def position_padding(subject: PositionSubject) -> None:
 @POSITION_CHECKS.add
 def position_packing(subject: PositionSubject) -> None:
     """Documents packed in one row have positions of their own."""
-    rows = [tokens(size, seed=size) for size in (5, 7)]
-    positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
-    for causal in (True, False):
+    for causal, sizes in itertools.product((True, False), ((5, 7), (64, 1, 135))):
+        rows = [tokens(size, seed=size) for size in sizes]
+        positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
         model = subject.build(causal)
         expected = torch.cat([states(model, row[None])[0] for row in rows])
         assert_close(states(model, torch.cat(rows)[None], position_ids=positions)[0], expected, label(causal))
@@ -168,9 +173,9 @@ def position_cache(subject: PositionSubject) -> None:
 @POSITION_CHECKS.add
 def position_backends(subject: PositionSubject) -> None:
     """Every attention backend equals `eager` with this scheme, forward and gradient, or refuses before it starts."""
-    rows = [tokens(size, seed=size) for size in (LENGTH, 4)]
-    batch, mask = place(rows, padded_columns([LENGTH, 4], "left", LENGTH), LENGTH)
-    for causal in (True, False):
+    for causal, (longest, other_row) in itertools.product((True, False), ((LENGTH, 4), (300, 130))):
+        rows = [tokens(size, seed=size) for size in (longest, other_row)]
+        batch, mask = place(rows, padded_columns([longest, other_row], "left", longest), longest)
         model = subject.build(causal)
         expected = states(model, batch, attention_mask=mask)[mask.bool()]
         for name in backends():
@@ -181,7 +186,7 @@ def position_backends(subject: PositionSubject) -> None:
             if actual is not None:
                 assert_close(actual[mask.bool()], expected, f"{name}, {label(causal)}")
 
-            def train(other: Any = other) -> dict[str, torch.Tensor]:
+            def train(other: Any = other, batch: Any = batch, mask: Any = mask) -> dict[str, torch.Tensor]:
                 return gradients(other, run(other.train(), batch, attention_mask=mask)[mask.bool()])
 
             trained = unless_refused(train, other.layers[0])
@@ -276,4 +281,4 @@ def check_position(
         return function
 
     checks = POSITION_CHECKS.of("position position", PositionSubject("position", reference))
-    return [Check(check.subject, check.name, check.summary, bound(check), check.slow) for check in checks]
+    return [dataclasses.replace(check, function=bound(check)) for check in checks]

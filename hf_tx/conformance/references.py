@@ -86,10 +86,12 @@ def _softmax_attention(
             scores = module.softcap * torch.tanh(scores / module.softcap)
         if position_bias is not None:
             scores = scores + position_bias[:, head]
-        weights = torch.exp(scores.masked_fill(~seen, float("-inf")) - scores.detach().amax(-1, keepdim=True))
+        scores = scores.masked_fill(~seen, float("-inf"))
+        highest = scores.detach().amax(-1, keepdim=True)
+        weights = torch.exp(scores - highest)
         total = weights.sum(-1, keepdim=True)
         if module.has_sinks:
-            total = total + torch.exp(module.sinks[head] - scores.detach().amax(-1, keepdim=True))
+            total = total + torch.exp(module.sinks[head] - highest)
         heads.append(weights / total @ value[:, :, head // groups])
     return _linear(torch.cat(heads, dim=-1), module.o_proj)
 

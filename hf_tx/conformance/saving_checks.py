@@ -2,7 +2,9 @@
 """The checks of a model's config, its saving and loading, and its vocabulary."""
 
 import copy
+import json
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -142,8 +144,13 @@ def _auto_class(subject: ModelSubject) -> str | None:
 @SAVING_CHECKS.add_slow
 def loads_in_new_process(subject: ModelSubject) -> None:
     """A saved model gives the same in a new process that has imported nothing but transformers."""
-    auto = _auto_class(subject)
-    subject.need(auto is not None, "no Auto class knows the model: register it with transformers")
+    auto = _auto_class(subject) or subject.kind._auto_class
+    how = (
+        f"{type(subject.config).__name__}.register_for_auto_class() and {subject.kind.__name__}."
+        f"register_for_auto_class({auto or 'AutoModelForCausalLM'!r}) let save_pretrained write the code beside the "
+        "weights, from where trust_remote_code=True loads it"
+    )
+    subject.need(auto is not None, f"no Auto class knows the model; {how}, under the Auto class of its task")
     model = subject.build()
     batch = subject.tokens(2, LENGTH)
     inputs = subject.inputs(batch)
@@ -154,5 +161,7 @@ def loads_in_new_process(subject: ModelSubject) -> None:
     package = subject.kind.__module__.partition(".")[0]
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
+        travels = "auto_map" in json.loads(Path(folder, "config.json").read_text())
+        expect(travels or package == "transformers", f"no code comes with what is saved: call both before. {how}.")
         without = "" if package in ("transformers", "transformers_modules") else package
         assert_loads_elsewhere(folder, str(auto), inputs, {name: outputs[name]}, without=without)

@@ -140,6 +140,51 @@ def assert_gradients_close(actual: dict[str, torch.Tensor], expected: dict[str, 
             raise AssertionError(f"{what}: gradient of {name} differs by {error:.1e} of its largest value")
 
 
+def beam_search(
+    scores_of: Callable[[tuple[int, ...]], torch.Tensor], beams: int, steps: int
+) -> list[tuple[tuple[int, ...], float]]:
+    """Search for the best continuations as beam search is defined.
+
+    Args:
+        scores_of: returns the logarithms of the probabilities of the tokens behind a text. *Shape:* `(vocabulary,)`.
+        beams: how many texts are kept after every token.
+        steps: tokens of a continuation.
+
+    Returns:
+        The texts that are kept in the end, each with the sum of its scores, the best first.
+    """
+    found: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for _ in range(steps):
+        grown = [
+            ((*text, token), total + score)
+            for text, total in found
+            for token, score in enumerate(scores_of(text).tolist())
+        ]
+        found = sorted(grown, key=lambda each: -each[1])[:beams]
+    return found
+
+
+def assert_beams(
+    out: Any, idx: int, first: int, scores_of: Callable[[tuple[int, ...]], torch.Tensor], beams: int, steps: int
+) -> None:
+    """Compare all beams that `generate()` returns for a row, texts and scores, with those of `beam_search`.
+
+    Args:
+        out: what `generate()` returned, all beams of a row behind each other.
+        idx: the row.
+        first: where the new tokens begin.
+        scores_of: see `beam_search`.
+        beams: how many there are.
+        steps: new tokens.
+    """
+    for beam, (text, total) in enumerate(beam_search(scores_of, beams, steps)):
+        at = idx * beams + beam
+        what = f"row {idx}, beam {beam}"
+        made = tuple(out.sequences[at, first : first + steps].tolist())
+        expect(made == text, f"{what}: the text is {made}; a search without a cache finds {text}")
+        assert_close(out.sequences_scores[at], torch.tensor(total / steps), f"{what}: score")
+
+
 def backends() -> list[str]:
     """Return the attention backends that run on every device: those with a mask function, but the flash kernels."""
     names = dict.fromkeys(["eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()])

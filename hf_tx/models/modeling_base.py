@@ -147,7 +147,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         return [*super().get_init_context(*args, **kwargs), init.no_init_weights()]
 
     @staticmethod
-    def _load_pretrained_model(
+    def _load_pretrained_model(  # type: ignore[override]
         model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, **kwargs: Any
     ) -> Any:
         return PreTrainedModel._load_pretrained_model(

@@ -64,8 +64,8 @@ def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bo
     while not first.strip("\r\n"):
         first, skipped = next(lines), skipped + 1
     separator = separator or _separator(first, name, skipped + 1)
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    cells = csv.reader(chain([first], lines), delimiter=separator, strict=True, quoting=quoting)
+    rules: dict[str, Any] = {"strict": True, "quoting": csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE}
+    cells = csv.reader(chain([first], lines), delimiter=separator, **rules)
     header: list[str] = []
     last = skipped  # line of the row before
     count, with_quotes = 0, 0

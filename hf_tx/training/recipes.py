@@ -235,7 +235,8 @@ class EncoderDecoderRecipe(Recipe):
             # Without any, both keep the window, and the config refuses it.
             if windowed and stack not in windowed:
                 stack.pop("sliding_window", None)
-        return TxEncoderDecoderConfig(**{name: _with_sizes(stack) for name, stack in stacks.items()}, **ids)
+        sized: dict[str, Any] = {name: _with_sizes(stack) for name, stack in stacks.items()}
+        return TxEncoderDecoderConfig(**sized, **ids)
 
     def token_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the tokenizer decides."""

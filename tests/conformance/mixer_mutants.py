@@ -1,5 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Mixers that are wrong on purpose, by the check that must catch them."""
+"""Mixers that are wrong on purpose, by the check that must catch them.
+
+A check that must catch several is named once for each: `packing` and `packing: at the border of a chunk`.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -12,7 +15,7 @@ from torch import nn
 from hf_tx.conformance import Check, check_cross_mixer, check_mixer
 from hf_tx.conformance.references import CROSS_REFERENCES, MIXER_REFERENCES
 from hf_tx.conformance.tools import registered
-from hf_tx.models.attention import Attention, CrossAttention
+from hf_tx.models.attention import Attention, CrossAttention, SlidingAttention
 from hf_tx.models.cross_attention import AdditiveCrossAttention
 from hf_tx.models.documents import Segments
 from hf_tx.models.linear_attention import LinearMixer
@@ -126,6 +129,67 @@ class _Forgets(LinearMixer):
         return super().forward(hidden_states, cache=cache, **inputs)
 
 
+class _ForgetsLater(LinearMixer):
+    """Forgets its state where the third chunk begins."""
+
+    def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
+        length = hidden_states.shape[1]
+        if length > 128 and inputs.get("cache") is None:
+            segments = inputs.get("attention_mask") or Segments()
+            if segments.document is None:
+                document = (torch.arange(length) >= 128).long().expand(len(hidden_states), -1)
+                inputs["attention_mask"] = Segments(segments.real, document)
+        return super().forward(hidden_states, **inputs)
+
+
+def _joined(segments: Segments) -> Segments:
+    """Lets the document that begins where the second chunk of a long text does go on with the one before it."""
+    document = segments.document
+    if document is None or document.shape[1] <= 128 or bool((document[:, 63] == document[:, 64]).all()):
+        return segments
+    return Segments(segments.real, torch.where(document == document[:, 64:65], document[:, 63:64], document))
+
+
+def _pads_later(segments: Segments) -> Segments:
+    """Takes the pads behind the first chunk for tokens."""
+    if segments.real is None or segments.real.shape[1] <= 64:
+        return segments
+    return Segments(segments.real | (torch.arange(segments.real.shape[1]) >= 64), segments.document)
+
+
+class _ShortWindow(SlidingAttention):
+    """Loses the oldest key of a window when more than 30 tokens have gone through the cache."""
+
+    def _keys_and_values(self, hidden_states: torch.Tensor, *inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        cache = inputs[1]
+        seen = 0 if cache is None else int(cache.get_seq_length(self.layer_idx))
+        key, value = super()._keys_and_values(hidden_states, *inputs)
+        if seen > 30 and hidden_states.shape[1] == 1:
+            value = torch.cat((0 * value[:, :, :1], value[:, :, 1:]), dim=2)
+        return key, value
+
+
+class _OldBeams(LinearMixer):
+    """Keeps the states of the beams that have been left, unless a cache is reordered by hand."""
+
+    def forward(self, hidden_states: torch.Tensor, cache: Any = None, **inputs: Any) -> tuple[torch.Tensor, None]:
+        layer: Any = None if cache is None else cache.layers[self.layer_idx]
+        if layer is not None and layer.is_initialized and len(hidden_states) == 6 and hidden_states.shape[1] == 1:
+            layer.recurrent_states[0] = self.kept.clone()
+        mixed, _ = super().forward(hidden_states, cache=cache, **inputs)
+        if layer is not None:
+            self.kept = layer.recurrent_states[0].clone()
+        return mixed, None
+
+
+class _OtherWeights(Attention):
+    """Returns the weights of another head."""
+
+    def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
+        mixed, weights = super().forward(hidden_states, **inputs)
+        return mixed, None if weights is None else weights.flip(1)
+
+
 class _Filled(LinearMixer):
     """Leaves something in the state when there are only pads."""
 
@@ -214,6 +278,27 @@ def _step_of_many(mixed: torch.Tensor) -> float:
     return 1.01 if mixed.shape[1] == 1 and len(mixed) > 4 else 1.0
 
 
+def _sliding_mutant() -> list[Check]:
+    spec = _spec(_ShortWindow, "sliding", needs=("sliding_window",))
+    return check_mixer(spec, reference=MIXER_REFERENCES["sliding"].function, settings=(dict(sliding_window=4),))
+
+
+def _left_padding_is_long(segments: Segments) -> Segments:
+    """Takes the pads for tokens where there are more than a chunk of them on the left."""
+    if segments.real is None or not bool((~segments.real[:, :64]).all(1).any()):
+        return segments
+    return Segments(None, segments.document)
+
+
+def _late_call(module: Any, hidden_states: torch.Tensor, cache: Any) -> float:
+    """Goes wrong in calls of a cache that are longer than a chunk and not the first."""
+    if cache is None:
+        return 1.0
+    first = module.__dict__.get("last_cache") is not cache
+    module.__dict__["last_cache"] = cache
+    return 1.01 if not first and hidden_states.shape[1] > 64 else 1.0
+
+
 MIXER_MUTANTS: dict[str, Callable[[], Any]] = {
     "reference_forward": lambda: linear(lambda m, mixed, *_: mixed * (1.01 if mixed.shape[1] > 64 else 1.0)),
     "reference_gradient": lambda: linear(lambda m, mixed, *_: louder_gradient(mixed)),
@@ -250,7 +335,36 @@ MIXER_MUTANTS: dict[str, Callable[[], Any]] = {
     "initialisation": lambda: _with_reference(
         _Gain, lambda module, x, is_causal: _reference(module, x, is_causal) * module.gain
     ),
+    "recorded_outputs": lambda: check_mixer(_spec(_OtherWeights, "full"), reference=MIXER_REFERENCES["full"].function),
     "clean_process_load": _unknown_elsewhere,
+    # Right in short texts, in float32, and for the best beam.
+    "reference_forward: forgets at the third chunk": lambda: _with_reference(_ForgetsLater, _reference),
+    "reference_gradient: of later chunks": lambda: linear(
+        lambda m, mixed, *_: torch.cat((mixed[:, :64], louder_gradient(mixed[:, 64:])), dim=1)
+    ),
+    "padding_left: of later chunks": lambda: masked(_left_padding_is_long),
+    "padding_right: of later chunks": lambda: masked(_pads_later),
+    "packing: at the border of a chunk": lambda: masked(_joined),
+    "packing: gradient": lambda: linear(
+        lambda m, mixed, x, segments, cache: mixed if segments.document is None else louder_gradient(mixed)
+    ),
+    "cache_split: at later chunks": lambda: linear(
+        lambda m, mixed, x, segments, cache: mixed * _late_call(m, x, cache)
+    ),
+    "chunked_prefill: a window past 30 tokens": _sliding_mutant,
+    "static_cache: a window past 30 tokens": _sliding_mutant,
+    "generation: beams keep their old cache": lambda: _with_reference(_OldBeams, _reference),
+    "fully_masked_row: in float16": lambda: linear(
+        lambda m, mixed, x, segments, cache: (
+            mixed * _real_share(segments, mixed) if mixed.dtype == torch.float16 else mixed
+        )
+    ),
+    "low_precision: NaN in float16": lambda: linear(
+        lambda m, mixed, *_: mixed * (float("nan") if mixed.dtype == torch.float16 else 1.0)
+    ),
+    "low_precision: in float16": lambda: linear(
+        lambda m, mixed, *_: mixed.to(torch.bfloat16).to(mixed.dtype) if mixed.dtype == torch.float16 else mixed
+    ),
 }
 
 
@@ -309,5 +423,14 @@ CROSS_MUTANTS: dict[str, Callable[[], list[Check]]] = {
     "source_from_cache": lambda: crossed(lambda mixed, inputs: mixed * (1.01 if inputs["filled"] else 1.0)),
     "cross_backends_agree": lambda: check_cross_mixer(_CrossByBackend, reference=CROSS_REFERENCES["full"]),
     "fully_masked_source": lambda: crossed(lambda mixed, inputs: mixed * _cross_share(inputs)),
+    "cross_reference_forward: a long source": lambda: crossed(
+        lambda mixed, inputs: mixed * (1.01 if inputs["source_states"].shape[1] > 256 else 1.0)
+    ),
+    "cross_reference_gradient: of a long source": lambda: crossed(
+        lambda mixed, inputs: louder_gradient(mixed) if inputs["source_states"].shape[1] > 256 else mixed
+    ),
+    "fully_masked_source: in float16": lambda: crossed(
+        lambda mixed, inputs: mixed * _cross_share(inputs) if mixed.dtype == torch.float16 else mixed
+    ),
     "large_source": lambda: crossed(lambda mixed, inputs: mixed * one_unless_large(inputs["states"])),
 }

@@ -2,16 +2,27 @@
 """Models that are wrong on purpose, by the check that must catch them: variants of the library's Llama."""
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from conformance.mixer_mutants import one_unless_large
+from conformance.mixer_mutants import louder_gradient, one_unless_large
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BartForConditionalGeneration,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    MixtralForCausalLM,
+)
+from transformers.cache_utils import DynamicCache
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from hf_tx.conformance import Check, check_model
 from hf_tx.conformance.model_subject import tiny_config
@@ -78,6 +89,70 @@ class _OwnLoss(LlamaForCausalLM):
     @functools.wraps(LlamaForCausalLM.forward)
     def forward(self, *arguments: Any, num_items_in_batch: Any = None, **inputs: Any) -> Any:
         return super().forward(*arguments, **inputs)
+
+
+def _keywords(change: Callable[[dict[str, Any]], None]) -> list[Check]:
+    """A Llama whose keywords are changed before it sees them."""
+
+    class Mutant(LlamaForCausalLM):
+        @functools.wraps(LlamaForCausalLM.forward)
+        def forward(self, *arguments: Any, **inputs: Any) -> Any:
+            change(inputs)
+            return super().forward(*arguments, **inputs)
+
+    return check_model(Mutant)
+
+
+def _outputs(change: Callable[[Any], None]) -> list[Check]:
+    """A Llama whose outputs are changed."""
+
+    class Mutant(LlamaForCausalLM):
+        @functools.wraps(LlamaForCausalLM.forward)
+        def forward(self, *arguments: Any, **inputs: Any) -> Any:
+            outputs = super().forward(*arguments, **inputs)
+            change(outputs)
+            return outputs
+
+    return check_model(Mutant)
+
+
+def _more_loss(outputs: Any) -> None:
+    if outputs.loss is not None:
+        outputs.loss = outputs.loss * 1.1
+
+
+def _reversed(name: str) -> Callable[[Any], None]:
+    def change(outputs: Any) -> None:
+        if outputs.get(name):
+            outputs[name] = outputs[name][::-1]
+
+    return change
+
+
+class _OldCache(DynamicCache):
+    """Keeps the rows of beams that have been left."""
+
+    def reorder_cache(self, beam_idx: Any) -> None:
+        pass
+
+
+class _OldBeams(LlamaForCausalLM):
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: Any, *others: Any) -> Any:
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *others)
+        for name in ("cache", "past_key_values"):
+            if name in model_kwargs:
+                model_kwargs[name] = _OldCache(config=self.config)
+
+
+def _plain_rope(model: Any) -> None:
+    config = copy.copy(model.config)
+    config.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
+    model.model.rotary_emb = LlamaRotaryEmbedding(config)
+
+
+def _restarts(inputs: dict[str, Any]) -> bool:
+    ids = inputs.get("position_ids")
+    return ids is not None and bool((ids.diff() < 0).any())
 
 
 class _GrowingConfig(LlamaConfig):
@@ -151,14 +226,25 @@ MODEL_MUTANTS: dict[str, Callable[[], Any]] = {
     "left_padding": lambda: when(lambda mask, _: (~mask[:, 0]).any() and not mask[:, 0].any()),
     "right_padding": lambda: when(lambda mask, _: (mask[:, 0] & ~mask[:, -1]).any()),
     "direction": lambda: altered(lambda model, logits, _: logits + logits.flip(1)),
-    "packed_rows": lambda: check_model(LlamaForCausalLM),  # it keeps documents apart without mask and cache only
+    "packed_rows": lambda: when(lambda mask, inputs: _restarts(inputs) and mask.all()),
+    "packed_rows_with_mask_or_cache": lambda: check_model(LlamaForCausalLM),
+    "left_padding_of_encoders": lambda: check_model(BartForConditionalGeneration),
+    "pads_of_any_token": lambda: check_model(LlamaForSequenceClassification),
+    "rope_scaling": lambda: built(_plain_rope),
     "row_of_pads": lambda: altered(lambda model, logits, inputs: logits * _share(inputs, logits)),
     "embeddings_as_inputs": lambda: when(lambda mask, inputs: inputs.get("inputs_embeds") is not None),
     "split_with_cache": lambda: when(lambda mask, inputs: inputs["past"] and inputs["logits"].shape[1] > 1),
     "prefill_in_chunks": lambda: when(lambda mask, inputs: inputs["past"] and not mask.all() and len(mask) == 2),
     "generates_as_forward": lambda: when(lambda mask, inputs: len(mask) > 4),
     "all_parameters_train": lambda: built(lambda model: setattr(model, "spare", nn.Linear(2, 2))),
-    "language_loss": lambda: check_model(_OwnLoss),
+    "language_loss": lambda: _outputs(_more_loss),
+    "loss_of_accumulated_batches": lambda: check_model(_OwnLoss),
+    "shifted_labels": lambda: _keywords(lambda inputs: inputs.pop("shift_labels", None)),
+    "recorded_outputs": lambda: _outputs(_reversed("hidden_states")),
+    "double_precision": lambda: check_model(MixtralForCausalLM),
+    "half_precision": lambda: altered(
+        lambda model, logits, _: logits * (float("nan") if logits.dtype == torch.float16 else 1.0)
+    ),
     "activation_checkpointing": lambda: when(
         lambda mask, inputs: inputs["model"].training and _count(inputs["model"]) % 2 == 0
     ),
@@ -175,4 +261,23 @@ MODEL_MUTANTS: dict[str, Callable[[], Any]] = {
     "tied_weights": lambda: check_model(_Untied, _config(tie_word_embeddings=True)),
     "resized_vocabulary": lambda: check_model(_Resizes),
     "loads_in_new_process": _known_here_only,
+    # Right in short texts, and for the best beam.
+    "left_padding: of many tokens": lambda: when(lambda mask, _: (~mask[:, 0]).any() and mask.shape[1] > 100),
+    "right_padding: of many tokens": lambda: when(lambda mask, _: (~mask[:, -1]).any() and mask.shape[1] > 100),
+    "packed_rows: of many tokens": lambda: when(lambda mask, inputs: _restarts(inputs) and mask.shape[1] > 100),
+    "split_with_cache: of many tokens": lambda: when(
+        lambda mask, inputs: inputs["past"] > 30 and inputs["logits"].shape[1] > 1
+    ),
+    "prefill_in_chunks: past 30 tokens": lambda: when(
+        lambda mask, inputs: inputs["past"] > 30 and inputs["logits"].shape[1] == 1
+    ),
+    "generates_as_forward: past 30 tokens": lambda: when(lambda mask, inputs: inputs["past"] > 30),
+    "generates_as_forward: beams keep their old cache": lambda: check_model(_OldBeams),
+    "recorded_outputs: attentions": lambda: _outputs(_reversed("attentions")),
+    "attention_backends: in long texts": lambda: when(
+        lambda mask, inputs: inputs["model"].config._attn_implementation != "eager" and mask.shape[1] > 100
+    ),
+    "attention_backends: gradient": lambda: altered(
+        lambda model, logits, _: logits if model.config._attn_implementation == "eager" else louder_gradient(logits)
+    ),
 }

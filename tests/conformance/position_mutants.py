@@ -1,15 +1,17 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Position schemes that are wrong on purpose, by the check that must catch them."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from hf_tx.conformance import Check, check_position
 from hf_tx.conformance.position_references import POSITION_REFERENCES
-from hf_tx.models.positions import AlibiPositions, PositionScheme, SinusoidalPositions
+from hf_tx.models.positions import AlibiPositions, PositionScheme, RopePositions, SinusoidalPositions
 
 
 class _Steeper(AlibiPositions):
@@ -86,6 +88,27 @@ class _Buffer(SinusoidalPositions):
         return super().embed(inputs_embeds, position_ids) * self.factor.to(inputs_embeds.dtype)
 
 
+def unscaled_rope(kind: str) -> Callable[[], list[Check]]:
+    """Rotations of a config that asks for one kind of scaling, without it."""
+
+    class Mutant(RopePositions):
+        def __init__(self, config: Any) -> None:
+            plain = copy.copy(config)
+            if config.rope_parameters["rope_type"] == kind:
+                kept = {name: config.rope_parameters[name] for name in ("rope_theta",)}
+                plain.rope_parameters = {"rope_type": "default", **kept}
+            super().__init__(plain)
+
+    return lambda: check_position(Mutant, reference=POSITION_REFERENCES["rope"])
+
+
+class _LaterHead(AlibiPositions):
+    """A bias that backends cannot tell from the right one in short texts."""
+
+    def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
+        return super().bias(distance, is_causal, dtype) * (1 + 0.1 * (distance.abs() > 100))
+
+
 POSITION_MUTANTS: dict[str, Callable[[], list[Check]]] = {
     "position_reference": lambda: check_position(_Steeper, reference=POSITION_REFERENCES["alibi"]),
     "order_matters": lambda: check_position(_Constant),
@@ -98,4 +121,6 @@ POSITION_MUTANTS: dict[str, Callable[[], list[Check]]] = {
     "past_the_end": lambda: check_position(_Table),
     "position_gradients": lambda: check_position(_Unused),
     "position_buffers": lambda: check_position(_Buffer),
+    **{f"position_reference: no {kind} scaling": unscaled_rope(kind) for kind in ROPE_INIT_FUNCTIONS},
+    "position_reference: far apart": lambda: check_position(_LaterHead, reference=POSITION_REFERENCES["alibi"]),
 }

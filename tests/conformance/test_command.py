@@ -26,12 +26,26 @@ def test_an_expected_failure_that_passes_is_a_failure(capsys: pytest.CaptureFixt
     assert out.splitlines()[-1].endswith("1 failed")
 
 
-def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _llama(folder: Path) -> str:
     config = LlamaConfig(vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, eos_token_id=1)
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
-    assert main(["check", "model", str(tmp_path), "--fast"]) == 1
-    failed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " failed " in line]
-    assert failed == ["packed_rows"]
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "model", _llama(tmp_path), "--fast"]) == 0
+    out = capsys.readouterr().out
+    found = [line.split()[0] for line in out.splitlines()[:-1] if " not offered " in line]
+    assert found == ["packed_rows_with_mask_or_cache"]
+    assert "1 not offered" in out.splitlines()[-1]
+
+
+def test_what_a_model_claims_is_a_failure_where_it_does_not_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = ["--offers", "packed_rows_with_mask_or_cache"]
+    assert main(["check", "model", _llama(tmp_path), "--fast", *claim]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("1 failed")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +58,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["model", "no/such/folder"], "is no folder"),
         (["model", "transformers:NoSuchModel"], "NoSuchModel"),
         (["model", "no_such_module:Model"], "no_such_module"),
+        (["model", "transformers:LlamaForCausalLM", "--offers", "packed"], "the optional checks are"),
         (["mixer", "full", "--settings", "{"], "--settings {: is no JSON"),
         (["mixer", "full", "--settings", "3"], "must be an object"),
         (["mixer", "full", "--expect", "causality"], "must be CHECK=REASON"),

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The kit on models of the library and of hf_tx: classes, folders and models in memory."""
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,44 +13,49 @@ import transformers
 from transformers import dynamic_module_utils
 
 import hf_tx
-from hf_tx.conformance import Check, check_model, parametrize_with_checks
+from hf_tx.conformance import Check, CheckResult, check_model, parametrize_with_checks, run_checks, saving_checks
 from hf_tx.conformance.model_subject import tiny_config
 
-_PACKING = "positions that begin again keep documents apart only in calls without mask and cache"
 _LOSS = "forward() takes num_items_in_batch among its keywords, and does not divide by it"
 
 #: What models of the library are known to get wrong, and why.
 LIBRARY: dict[str, dict[str, str]] = {
-    "LlamaForCausalLM": {"packed_rows": _PACKING},
-    "LlamaModel": {"packed_rows": _PACKING},
-    "MistralForCausalLM": {"packed_rows": _PACKING},
-    "Gemma2ForCausalLM": {"packed_rows": _PACKING},
-    "GPT2LMHeadModel": {"packed_rows": _PACKING},
+    "LlamaForCausalLM": {},
+    "LlamaModel": {},
+    "LlamaForSequenceClassification": {},
+    "Qwen3ForCausalLM": {},
+    "MistralForCausalLM": {},
+    "MixtralForCausalLM": {},
+    "Gemma2ForCausalLM": {},
+    "GPT2LMHeadModel": {},
     "BertModel": {},
-    "BertForMaskedLM": {"language_loss": _LOSS},
-    "BertForSequenceClassification": {"left_padding": "it reads the first position, which is a pad"},
-    "BartForConditionalGeneration": {
-        "language_loss": _LOSS,
-        "left_padding": "positions count the pads before a text",
-        "generates_as_forward": "positions count the pads before a text",
-    },
+    "BertForMaskedLM": {"loss_of_accumulated_batches": _LOSS},
+    "BertForSequenceClassification": {},
+    "ModernBertForMaskedLM": {},
+    "BartForConditionalGeneration": {"loss_of_accumulated_batches": _LOSS},
     "T5ForConditionalGeneration": {
-        "language_loss": _LOSS,
+        "loss_of_accumulated_batches": _LOSS,
         "attention_backends": "flex_attention looks for the row of the batch in a bias that has one for all",
     },
 }
 
 _HYBRID = "full,sliding,gated_delta,lstm"
 OURS: dict[str, Callable[[], list[Check]]] = {
-    "decoder": lambda: check_model(hf_tx.TxDecoderForCausalLM, _tiny(hf_tx.TxDecoderForCausalLM, mixers=_HYBRID)),
-    "decoder, GPT-2-like": lambda: check_model(
+    "decoder": lambda: _check(hf_tx.TxDecoderForCausalLM, _tiny(hf_tx.TxDecoderForCausalLM, mixers=_HYBRID)),
+    "decoder, GPT-2-like": lambda: _check(
         hf_tx.TxDecoderForCausalLM,
         _tiny(hf_tx.TxDecoderForCausalLM, position_type="learned", tie_word_embeddings=False, ffn_type="mlp"),
     ),
-    "encoder": lambda: check_model(hf_tx.TxEncoderForMaskedLM),
-    "classifier": lambda: check_model(hf_tx.TxDecoderForSequenceClassification),
-    "encoder-decoder": lambda: check_model(hf_tx.TxEncoderDecoderForConditionalGeneration),
+    "encoder": lambda: _check(hf_tx.TxEncoderForMaskedLM),
+    "classifier": lambda: _check(hf_tx.TxDecoderForSequenceClassification),
+    "encoder-decoder": lambda: _check(hf_tx.TxEncoderDecoderForConditionalGeneration),
 }
+
+
+def _check(*arguments: Any) -> list[Check]:
+    """The checks of a model that keeps what the library does not promise too."""
+    optional = [check.name for check in check_model(*arguments) if check.optional]
+    return check_model(*arguments, offers=optional)
 
 
 def _tiny(kind: Any, **fields: Any) -> Any:
@@ -61,7 +67,7 @@ def _tiny(kind: Any, **fields: Any) -> Any:
 
 
 def _in(checks: list[Check], label: str) -> list[Check]:
-    return [Check(label, check.name, check.summary, check.function, check.slow) for check in checks]
+    return [dataclasses.replace(check, subject=label) for check in checks]
 
 
 @parametrize_with_checks(
@@ -84,6 +90,67 @@ def test_a_hybrid_loads_in_a_process_without_hf_tx(tmp_path: Path, monkeypatch: 
     dynamic_module_utils.create_dynamic_module("transformers_modules/other")
     assert str(tmp_path) in sys.path
     next(check for check in OURS["decoder"]() if check.name == "loads_in_new_process")()
+
+
+def _outcome(name: str, checks: list[Check]) -> CheckResult:
+    (result,) = run_checks([check for check in checks if check.name == name])
+    return result
+
+
+def test_what_the_library_does_not_promise_is_not_offered_unless_it_is_claimed() -> None:
+    name = "packed_rows_with_mask_or_cache"
+    result = _outcome(name, check_model(transformers.LlamaForCausalLM))
+    assert (result.outcome, result.error) == ("not offered", None)
+    assert "differs by" in result.message
+    assert _outcome(name, check_model(transformers.LlamaForCausalLM, offers=[name])).outcome == "failed"
+    with pytest.raises(ValueError, match="the optional checks are .*packed_rows_with_mask_or_cache"):
+        check_model(transformers.LlamaForCausalLM, offers=["packed_rows"])
+
+
+@pytest.mark.parametrize("name", ["Qwen3NextForCausalLM", "JambaForCausalLM", "Gemma3ForCausalLM"])
+def test_a_tiny_config_has_a_layer_of_every_kind(name: str) -> None:
+    kind = getattr(transformers, name)
+    tiny, default = tiny_config(kind), kind.config_class()
+    of_layers = "layer_types" if getattr(default, "layer_types", None) else "layers_block_type"
+    assert set(getattr(tiny, of_layers)) == set(getattr(default, of_layers))
+    assert tiny.num_hidden_layers < 9
+
+
+def test_a_tiny_config_of_a_state_space_model_is_valid() -> None:
+    config: Any = tiny_config(transformers.Mamba2ForCausalLM)
+    assert config.num_heads * config.head_dim == config.expand * config.hidden_size
+
+
+def test_a_config_that_refuses_the_tiny_sizes_is_named() -> None:
+    class Config(transformers.LlamaConfig):
+        def __post_init__(self, **kwargs: Any) -> None:
+            raise ValueError("hidden_size must be 4096")
+
+    class Model(transformers.LlamaForCausalLM):
+        config_class: Any = Config
+
+    with pytest.raises(ValueError, match="give a config of a few tiny layers.*It says: hidden_size must be 4096"):
+        check_model(Model)
+
+
+class _OwnConfig(transformers.LlamaConfig):
+    model_type = "own_llama"
+
+
+class _Own(transformers.LlamaForCausalLM):
+    config_class: Any = _OwnConfig
+
+
+def test_a_model_whose_code_does_not_travel_says_what_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = _outcome("loads_in_new_process", check_model(_Own))
+    assert result.outcome == "skipped"
+    assert "_Own.register_for_auto_class" in result.message
+    monkeypatch.setattr(saving_checks, "_auto_class", lambda subject: "AutoModelForCausalLM")
+    result = _outcome("loads_in_new_process", check_model(_Own))
+    assert result.outcome == "failed"
+    assert "_OwnConfig.register_for_auto_class() and _Own.register_for_auto_class('AutoModelForCausalLM')" in (
+        result.message
+    )
 
 
 def test_class_folder_and_model_are_checked_alike(tmp_path: Path) -> None:
