@@ -64,7 +64,8 @@ def broken_files(folder: Path, weights: bool = True) -> Iterator[tuple[str, str]
 
 def _check_json(file: Path) -> None:
     found: Any = json.loads(file.read_text("utf-8"))
-    if not isinstance(found, list if file.name == "modules.json" else dict):
+    kind: Any = list if file.name == "modules.json" else dict
+    if not isinstance(found, kind):
         raise ValueError("holds no names and values")
     if file.name.endswith(".index.json"):
         files = found.get("weight_map")

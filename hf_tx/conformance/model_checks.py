@@ -151,10 +151,10 @@ def rope_scaling(subject: ModelSubject) -> None:
     """Every kind of `rope_type` changes the outputs, and `linear` turns positions by as much less as its factor."""
     subject.needs_argument("position_ids")
     subject.need(bool(getattr(subject.config, "rope_parameters", None)), "the model does not rotate")
-    limits = {"max_position_embeddings": 64}
+    limits: dict[str, Any] = {"max_position_embeddings": 64}
     plain = subject.build(**limits)
-    pairs = next((len(buffer) for name, buffer in plain.named_buffers() if name.endswith("inv_freq")), None)
-    subject.need(pairs is not None and pairs > 1, "the model has no frequencies that a scaling could tell apart")
+    pairs = next((len(buffer) for name, buffer in plain.named_buffers() if name.endswith("inv_freq")), 0)
+    subject.need(pairs > 1, "the model has no frequencies that a scaling could tell apart")
     ids, places = subject.tokens(1, LENGTH), torch.arange(LENGTH)[None]
     far, mask = places * 12, torch.ones_like(ids)  # without a mask, positions with gaps are those of documents
     usual = subject.states(plain, ids, mask, position_ids=far)

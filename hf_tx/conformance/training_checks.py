@@ -199,7 +199,7 @@ def recorded_outputs(subject: ModelSubject) -> None:
         plain = subject.call(model.base_model, batch)
     for hook in hooks:
         hook.remove()
-    recorded = getattr(out, "hidden_states", None)
+    recorded: Any = getattr(out, "hidden_states", None)
     expect(recorded, "output_hidden_states=True gives none")
     number = len(layers)
     expect(len(recorded) == number + 1, f"{len(recorded)} hidden states of {number} layers")
