@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Causal language modelling: predict every token from those before it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from ..models.losses import IGNORE
 from .objective import TokenObjective
-from .packing import cut_documents, pack_for_causal_lm
+from .packing import close_documents, cut_documents, iter_packed_for_causal_lm
 
 
 @dataclass(eq=False, kw_only=True)
@@ -39,11 +39,11 @@ class CausalLM(TokenObjective):
         of_tokens = features["input_ids"]
         return {**features, "position_ids": of_tokens, "labels": of_tokens} if self.packed else features
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
         """Return packed rows with labels, or a row a piece."""
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if self.packed:
-            return pack_for_causal_lm(
+            return iter_packed_for_causal_lm(
                 documents,
                 self.max_length,
                 bos_token_id=bos,
@@ -61,9 +61,8 @@ class CausalLM(TokenObjective):
 
 def open_rows(
     documents: Iterable[Sequence[int]], max_length: int, bos: int | None, eos: int
-) -> list[dict[str, list[int]]]:
+) -> Iterator[dict[str, list[int]]]:
     """Return a row for each piece of the documents: `<bos>` before every piece, `<eos>` after the last. A piece of one
     token, which nothing can be learnt from, is left out."""
-    closed = ([*document, eos] for document in documents if len(document))
-    pieces = cut_documents(closed, max_length, begin=[] if bos is None else [bos])
-    return [{"input_ids": piece} for piece in pieces if len(piece) > 1]
+    pieces = cut_documents(close_documents(documents, eos), max_length, begin=[] if bos is None else [bos])
+    return ({"input_ids": piece} for piece in pieces if len(piece) > 1)

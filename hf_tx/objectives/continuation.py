@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Prefix to continuation: an encoder-decoder reads a piece of a text and writes what comes next."""
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,20 +30,14 @@ class Continuation(SourceObjective):
         """Return the columns of the rows and their types."""
         return dict.fromkeys(("input_ids", "labels"), super().features()["input_ids"])
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
         """Return pairs of source and target."""
         half = self.max_length // 2
-        return [
-            pair
-            for document in documents
-            for pair in continuation_pairs(
-                document,
-                source_length=half,
-                target_length=half,
-                eos_token_id=self.tokenizer.eos_token_id,
-                closes=self.closes,
-            )
-        ]
+        special = self.tokenizer.eos_token_id
+        _check_lengths(half, half)
+        return (
+            pair for document in documents for pair in _iter_pairs(document, half, half, special, closes=self.closes)
+        )
 
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
         """Refuse the row: what comes next is not in it."""
@@ -69,15 +64,23 @@ def continuation_pairs(
     Raises:
         ValueError: a length has no room for a token.
     """
+    _check_lengths(source_length, target_length)
+    return list(_iter_pairs(token_ids, source_length, target_length, eos_token_id, closes))
+
+
+def _check_lengths(source_length: int, target_length: int) -> None:
     if source_length < 2 or target_length < 1:
         raise ValueError(
             f"source_length = {source_length}, target_length = {target_length}: they must be at least 2 and 1."
         )
-    tokens = [*token_ids, eos_token_id] if closes and token_ids else list(token_ids)
-    return [
-        {
-            "input_ids": [*tokens[max(0, start - source_length + 1) : start], eos_token_id],
-            "labels": tokens[start : start + target_length],
-        }
-        for start in range(0, len(tokens), target_length)
-    ]
+
+
+def _iter_pairs(
+    token_ids: Sequence[int], source_length: int, target_length: int, eos_token_id: int, closes: bool
+) -> Iterator[dict[str, list[int]]]:
+    tokens = array("i", token_ids)
+    if closes and len(tokens):
+        tokens.append(eos_token_id)
+    for start in range(0, len(tokens), target_length):
+        source = tokens[max(0, start - source_length + 1) : start]
+        yield {"input_ids": [*source, eos_token_id], "labels": list(tokens[start : start + target_length])}

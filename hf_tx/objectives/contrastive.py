@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Contrastive learning of sentence embeddings: texts that belong together come to lie together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class Contrastive(Objective):
 
         return {"input_ids": List(super().features()["input_ids"])}
 
-    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
+    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Return a row for every anchor and its texts."""
         encoded = [
             self.tokenizer(
@@ -63,7 +63,7 @@ class Contrastive(Objective):
             )["input_ids"]
             for texts in columns
         ]
-        return [{"input_ids": list(texts)} for texts in zip(*encoded, strict=True)]
+        return ({"input_ids": list(texts)} for texts in zip(*encoded, strict=True))
 
     def fix(self, row: Row) -> dict[str, Any]:
         """Return the row as it is."""

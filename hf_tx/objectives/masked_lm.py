@@ -1,8 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Masked language modelling: tokens, whole words or spans are hidden, and predicted from both sides."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import tee
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,8 +11,8 @@ from transformers import AutoModelForMaskedLM
 
 from ..models.losses import IGNORE
 from .objective import TokenObjective
-from .packing import cut_documents, pack_documents
-from .texts import encode_words, frame_of
+from .packing import cut_documents, iter_packed
+from .texts import frame_of, iter_encoded
 
 Masking = Literal["token", "word", "span"]
 
@@ -77,31 +78,30 @@ class MaskedLM(TokenObjective):
         names = ["input_ids", *["position_ids"] * self.packed, *["word_ids"] * (self.masking != "token")]
         return dict.fromkeys(names, super().features()["input_ids"])
 
-    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
+    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Return the rows that texts give, with the number of the word of every token where words are masked."""
         if self.masking == "token":
             return super().encode(*columns)
         (texts,) = columns
-        documents, words = encode_words(self.tokenizer, texts)
-        rows = self.rows(documents)
+        documents, words = tee(iter_encoded(self.tokenizer, texts, with_words=True))
+        rows = self.rows(tokens for tokens, _ in documents)
         # Cut and packed as the tokens are.
-        for row, of_words in zip(rows, self._rows(words, _NO_WORD), strict=True):
-            row["word_ids"] = of_words["input_ids"]
-        return rows
+        of_words = self._rows((numbers for _, numbers in words), _NO_WORD)
+        return ({**row, "word_ids": beside["input_ids"]} for row, beside in zip(rows, of_words, strict=True))
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
         """Return packed rows, or a row a piece."""
         return self._rows(documents)
 
-    def _rows(self, documents: Iterable[Sequence[int]], special: int | None = None) -> list[dict[str, list[int]]]:
+    def _rows(self, documents: Iterable[Sequence[int]], special: int | None = None) -> Iterator[dict[str, list[int]]]:
         begin, end = frame_of(self.tokenizer)
         pad = self.tokenizer.pad_token_id
         if special is not None:
             begin, end, pad = [special] * len(begin), [special] * len(end), special
         if not self.packed:
-            return [{"input_ids": piece} for piece in cut_documents(documents, self.max_length, begin=begin, end=end)]
-        rows = pack_documents(documents, self.max_length, begin=begin, end=end, pad_token_id=pad)
-        return [{name: row[name] for name in ("input_ids", "position_ids")} for row in rows]
+            return ({"input_ids": piece} for piece in cut_documents(documents, self.max_length, begin=begin, end=end))
+        rows = iter_packed(documents, self.max_length, begin=begin, end=end, pad_token_id=pad)
+        return ({name: row[name] for name in ("input_ids", "position_ids")} for row in rows)
 
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
         """Return the row with some tokens hidden, and these as labels."""

@@ -25,8 +25,9 @@ a run that goes on from a checkpoint draws what the whole run would have drawn. 
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -37,10 +38,25 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from ..common.columns import tell_unread
 from .batches import Batch, Row, pad_pairs, pad_rows
-from .texts import encode_texts
+from .texts import iter_encoded
 
 # What tokenizers add to a row, and follows from the rest of it.
 _SAYS_NOTHING_MORE = ("special_tokens_mask", "length")
+# Rows that are lists of numbers at a time.
+_PART = 200
+
+
+class _Column(Sequence[Any]):
+    """A column of a table that gives Python's own values, each when it is asked for."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._values[index].as_py()
 
 
 @dataclass(eq=False)
@@ -153,7 +169,7 @@ class Objective(ABC):
             raise ValueError(f"the dataset has no column {missing[0]!r}: its columns are {listed}.")
         tell_unread(found, columns)
         rows = dataset.map(
-            self._encode_batch,
+            self._table if isinstance(dataset, Dataset) else self._columns,
             batched=True,
             input_columns=list(columns),
             remove_columns=found,
@@ -164,15 +180,29 @@ class Objective(ABC):
             raise ValueError(f"the texts in {', '.join(map(repr, columns))} have no tokens to learn from.")
         return rows.map(self.fix) if fixed else rows
 
-    def _encode_batch(self, *columns: Sequence[str]) -> dict[str, list[Any]]:
+    def _columns(self, *columns: Sequence[str]) -> dict[str, "_Column"]:
+        """Return the rows that a batch of texts gives as a stream takes them, which takes no table."""
+        table = self._table(*columns)
+        return {name: _Column(table.column(name)) for name in table.column_names}
+
+    def _table(self, *columns: Sequence[str]) -> Any:
+        """Return the rows that a batch of texts gives, in a few bytes a number."""
+        import pyarrow
+        from datasets import Features
+
         for texts in columns:
             wrong = [text for text in texts if not isinstance(text, str)]
             if wrong:
                 raise ValueError(
                     f"a text is {type(wrong[0]).__name__}, not a string: {wrong[0]!r}; leave such rows out."
                 )
+        schema = Features(self.features()).arrow_schema
         rows = self.encode(*columns)
-        return {name: [row[name] for row in rows] for name in self.features()}
+        # Lists of numbers take ten times the bytes of a table.
+        parts = []
+        while part := list(islice(rows, _PART)):
+            parts.append(pyarrow.RecordBatch.from_pylist(part, schema=schema))
+        return pyarrow.Table.from_batches(parts, schema=schema)
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types, as `datasets.Features` takes them."""
@@ -181,8 +211,8 @@ class Objective(ABC):
         return {"input_ids": List(Value("int32"))}
 
     @abstractmethod
-    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the rows that texts give, as lists of numbers."""
+    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Return the rows that texts give, as lists of numbers, one by one."""
 
     @abstractmethod
     def fix(self, row: Row) -> dict[str, Any]:
@@ -207,16 +237,16 @@ class TokenObjective(Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.rows([[0]])  # refuses a max_length without room
+        self.rows([])  # refuses a max_length without room
 
-    def encode(self, *columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the rows that texts give."""
+    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Return the rows that texts give, one by one."""
         (texts,) = columns
-        return self.rows(encode_texts(self.tokenizer, texts))
+        return self.rows(tokens for tokens, _ in iter_encoded(self.tokenizer, texts))
 
     @abstractmethod
-    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
-        """Return the rows that documents give, each a list of tokens without special ones."""
+    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+        """Return the rows that documents give, one by one. A document is a list of tokens without special ones."""
 
     @abstractmethod
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ A document that is longer than a row is cut into pieces. Every piece has the fra
 sees nothing of the other pieces in its row. Only the end of the last row is padding, which is a piece of its own.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..models.losses import IGNORE
@@ -22,16 +23,18 @@ def cut_documents(
         begin: special tokens before every piece.
         end: special tokens after every piece.
 
-    Yields:
-        The pieces, each with its frame.
+    Returns:
+        An iterator over the pieces, each with its frame.
 
     Raises:
         ValueError: a piece has no room for a token beside the special ones.
     """
     room = _room(length, begin, end)
-    for document in documents:
-        for start in range(0, len(document), room):
-            yield [*begin, *document[start : start + room], *end]
+    return (
+        [*begin, *document[start : start + room], *end]
+        for document in documents
+        for start in range(0, len(document), room)
+    )
 
 
 def pack_documents(
@@ -58,8 +61,30 @@ def pack_documents(
     Raises:
         ValueError: a row has no room for a token beside the special ones.
     """
+    return list(iter_packed(documents, length, pad_token_id=pad_token_id, begin=begin, end=end))
+
+
+def iter_packed(
+    documents: Iterable[Sequence[int]],
+    length: int,
+    *,
+    pad_token_id: int,
+    begin: Sequence[int] = (),
+    end: Sequence[int] = (),
+) -> Iterator[dict[str, list[int]]]:
+    """Return the rows of `pack_documents` one by one; nothing is held but a document and a row."""
     frame = length - _room(length, begin, end)
-    rows: list[dict[str, list[int]]] = []
+    return _packed(documents, length, frame, pad_token_id, begin, end)
+
+
+def _packed(
+    documents: Iterable[Sequence[int]],
+    length: int,
+    frame: int,
+    pad_token_id: int,
+    begin: Sequence[int],
+    end: Sequence[int],
+) -> Iterator[dict[str, list[int]]]:
     row = _new_row()
     for document in documents:
         start = 0
@@ -67,14 +92,13 @@ def pack_documents(
             space = length - len(row["input_ids"])
             if space <= frame:
                 # Also when nothing is missing.
-                rows.append(_padded(row, space, pad_token_id))
+                yield _padded(row, space, pad_token_id)
                 row, space = _new_row(), length
             piece = document[start : start + space - frame]
             _add(row, [*begin, *piece, *end], [1] * len(begin) + [0] * len(piece) + [1] * len(end))
             start += len(piece)
     if row["input_ids"]:
-        rows.append(_padded(row, length - len(row["input_ids"]), pad_token_id))
-    return rows
+        yield _padded(row, length - len(row["input_ids"]), pad_token_id)
 
 
 def pack_for_causal_lm(
@@ -96,14 +120,33 @@ def pack_for_causal_lm(
     Returns:
         Rows of `input_ids`, `position_ids` and `labels` (not shifted, -100 for no target).
     """
-    closed = ([*document, eos_token_id] for document in documents if len(document))
+    special = {"bos_token_id": bos_token_id, "eos_token_id": eos_token_id, "pad_token_id": pad_token_id}
+    return list(iter_packed_for_causal_lm(documents, length, **special))
+
+
+def iter_packed_for_causal_lm(
+    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
+) -> Iterator[dict[str, list[int]]]:
+    """Return the rows of `pack_for_causal_lm` one by one."""
     begin = [] if bos_token_id is None else [bos_token_id]
-    rows = pack_documents(closed, length, begin=begin, pad_token_id=pad_token_id)
-    for row in rows:
-        special = row.pop("special_tokens_mask")
-        places = zip(row["input_ids"], special, row["position_ids"], strict=True)
-        row["labels"] = [token if position and not mark else IGNORE for token, mark, position in places]
-    return rows
+    rows = iter_packed(close_documents(documents, eos_token_id), length, begin=begin, pad_token_id=pad_token_id)
+    return map(_with_labels, rows)
+
+
+def close_documents(documents: Iterable[Sequence[int]], eos_token_id: int) -> Iterator["array[int]"]:
+    """Yield the documents that are not empty, each with `<eos>` after it."""
+    for document in documents:
+        if len(document):
+            closed = array("i", document)
+            closed.append(eos_token_id)
+            yield closed
+
+
+def _with_labels(row: dict[str, list[int]]) -> dict[str, list[int]]:
+    special = row.pop("special_tokens_mask")
+    places = zip(row["input_ids"], special, row["position_ids"], strict=True)
+    row["labels"] = [token if position and not mark else IGNORE for token, mark, position in places]
+    return row
 
 
 def _room(length: int, begin: Sequence[int], end: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Span corruption: sentinels stand for the spans that are left out of a text, which the decoder writes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
 
@@ -54,11 +54,11 @@ class SpanCorruption(SourceObjective):
             )
         self._check_sentinels(self._amounts(self.text_length)[1])
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> list[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
         """Return a row a piece."""
         begin, end = self._frame
         length = len(begin) + self.text_length + len(end)
-        return [{"input_ids": piece} for piece in cut_documents(documents, length, begin=begin, end=end)]
+        return ({"input_ids": piece} for piece in cut_documents(documents, length, begin=begin, end=end))
 
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
         """Return the source with sentinels, and the spans as labels."""

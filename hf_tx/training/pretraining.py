@@ -17,7 +17,8 @@ from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
 from ..models.losses import IGNORE
 from ..objectives import OBJECTIVES, Objective
-from ..objectives.objective import TokenObjective, encode_texts
+from ..objectives.objective import TokenObjective
+from ..objectives.texts import iter_encoded
 from ..tokenization import train_tokenizer
 from .corpus import read_documents
 from .data import check_columns, load_splits
@@ -315,10 +316,10 @@ class Pretraining(Run):
         )
         return measured, Score.total(map(unigram.score, self._tokens(texts)))
 
-    def _tokens(self, texts: list[str]) -> Iterator[list[int]]:
+    def _tokens(self, texts: list[str]) -> Iterator[Sequence[int]]:
         """Yield the tokens of each text; never those of all at once."""
-        for text in texts:
-            yield from encode_texts(self.tokenizer, [text])
+        for tokens, _ in iter_encoded(self.tokenizer, texts):
+            yield tokens
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:

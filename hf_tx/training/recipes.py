@@ -102,7 +102,7 @@ class Recipe(ABC):
 
     def examples(self, documents: Sequence[Document]) -> list[Example]:
         """Return what the model is trained on, one entry a row."""
-        return self.objective.rows(document.token_ids for document in documents)
+        return list(self.objective.rows(document.token_ids for document in documents))
 
     @abstractmethod
     def measure(
@@ -247,7 +247,7 @@ class EncoderDecoderRecipe(Recipe):
     ) -> Measurement:
         """Score the continuations, which together are the documents."""
         objective = Continuation(self.tokenizer, self.context_length, closes=False)
-        pairs = objective.rows(document.token_ids for document in documents)
+        pairs = list(objective.rows(document.token_ids for document in documents))
         batches = [(batch, batch.pop("labels")) for batch in _batches(objective, pairs, batch_size)]
         shift: Any = model.prepare_decoder_input_ids_from_labels
         for batch, targets in batches:
