@@ -36,6 +36,11 @@ def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], r
         ValueError: it was not.
     """
     layers: list[Any] = cache.layers
+    memory: Any = cache
+    # A step of decoding looks at one layer of a cache that has been looked at as a whole.
+    key = None if is_tracing() else (id(windows), len(layers), rows)
+    if key is not None and getattr(cache, "_hf_tx_checked", None) == key and _rows_held(layers[0], rows) == rows:
+        return
     grows = getattr(cache, "layer_class_to_replicate", None) is not None
     if len(layers) > len(windows) or (len(layers) < len(windows) and not grows):
         raise ValueError(
@@ -50,24 +55,30 @@ def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], r
                 f"keeps a window{'' if kept is None else f' of {kept}'}: it belongs to another model. Build it as "
                 "DynamicCache(config=model.config)."
             )
-        if not layer.is_initialized:
-            continue
-        if isinstance(layer, LinearAttentionCacheLayerMixin):
-            held = getattr(layer, "batch_size", rows)
-        elif layer.keys is None or layer.keys.ndim != 4:
-            continue
-        else:
-            held = layer.keys.shape[0]
-            if layer.keys.shape[3] != head_dim:
-                raise ValueError(
-                    f"layer {idx}: the cache has heads of {layer.keys.shape[3]} features and the model of {head_dim}: "
-                    "it belongs to another model."
-                )
+        keys = getattr(layer, "keys", None) if layer.is_initialized else None
+        if keys is not None and keys.ndim == 4 and keys.shape[3] != head_dim:
+            raise ValueError(
+                f"layer {idx}: the cache has heads of {keys.shape[3]} features and the model of {head_dim}: it "
+                "belongs to another model."
+            )
+        held = _rows_held(layer, rows)
         if held != rows:
             raise ValueError(
                 f"the cache holds {held} rows and the input has {rows}: begin with a new cache, or repeat or select "
                 "its rows (batch_repeat_interleave, batch_select_indices)."
             )
+    if key is not None and layers and all(layer.is_initialized for layer in layers):
+        memory._hf_tx_checked = key
+
+
+def _rows_held(layer: Any, rows: int) -> int:
+    """Return how many rows a layer of a cache holds; those of the input where it does not say."""
+    if not layer.is_initialized:
+        return rows
+    if isinstance(layer, LinearAttentionCacheLayerMixin):
+        return getattr(layer, "batch_size", rows)
+    keys = getattr(layer, "keys", None)
+    return rows if keys is None or keys.ndim != 4 else keys.shape[0]
 
 
 def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor, length: int) -> None:
