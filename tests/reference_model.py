@@ -94,8 +94,8 @@ def attention(
     if config.qk_norm and config.qk_norm_scope != "all":
         queries, keys = norm(queries, config, weights, "q_norm"), norm(keys, config, weights, "k_norm")
     if config.position_type == "rope" and not crosses:
-        queries = torch.stack([rotate(config, query, i) for i, query in enumerate(queries)])
-        keys = torch.stack([rotate(config, key, i) for i, key in enumerate(keys)])
+        queries = torch.stack([rotate(config, query, i, len(queries)) for i, query in enumerate(queries)])
+        keys = torch.stack([rotate(config, key, i, len(keys)) for i, key in enumerate(keys)])
     scale = size**-0.5 if config.attention_scale is None else config.attention_scale
     rows = []
     for i in range(len(x)):

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Whether a cache belongs to the inputs that come with it. A decoding step looks at shapes only."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -108,40 +109,42 @@ def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor
             )
 
 
-def check_source(cache: EncoderDecoderCache, source: torch.Tensor, rows: int, training: bool) -> None:
-    """Check that the keys of an encoder in a cache are those of the source that comes with it, and remember the source
-    of a new cache. The tensor that the cache was filled from is known by itself; others are compared by their values.
+def check_source(
+    cache: EncoderDecoderCache,
+    layer: Any,
+    source: torch.Tensor,
+    project: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    training: bool,
+) -> None:
+    """Check that the keys of an encoder in a cache are those of the source that comes with it. The tensor of the call
+    before is known by itself; of another one the keys are made and compared, since rows may have been selected,
+    repeated or reordered, or encoded once more.
 
     Args:
         cache: of an encoder-decoder.
+        layer: of the cache of the source, which is filled.
         source: states of the encoder. *Shape:* `(batch, source_length, source_size)`.
-        rows: of the decoder's input.
+        project: makes the keys and values of the layer. *Shape:* `(batch, heads, source_length, size)`.
         training: dropout makes other states of the same source, so values say nothing.
 
     Raises:
         ValueError: it was filled from another source.
     """
     memory: Any = cache  # the cache is the only thing that lives as long as its keys
-    known: Any = getattr(cache, "_hf_tx_source", None)
-    if not any(cache.is_updated.values()):
-        memory._hf_tx_source = source
+    if getattr(cache, "_hf_tx_source", None) is source or is_tracing(source):
         return
-    if known is source:
-        return
-    layers: list[Any] = cache.cross_attention_cache.layers
-    for layer in layers:
-        if layer.is_initialized and layer.keys is not None and layer.keys.shape[0] not in (1, rows):
-            raise ValueError(
-                f"the cache holds the source of {layer.keys.shape[0]} rows and the input has {rows}: begin with a new "
-                "cache."
-            )
-    same = known is None or known.shape == source.shape
-    if same and known is not None and not training and not is_tracing(source):
-        difference = (known.to(source) - source).abs().amax()
-        same = bool(difference <= _SAME_SOURCE * source.abs().amax())
+    with torch.no_grad():
+        keys = project(source)[0]
+    held = layer.keys
+    if getattr(layer, "is_compileable", False):  # with room for a longer source
+        held = held[:, :, : keys.shape[2]]
+    same = held.shape == keys.shape
+    if same and not training:
+        same = bool((held.to(keys) - keys).abs().amax() <= _SAME_SOURCE * keys.abs().amax())
     if not same:
         raise ValueError(
-            f"the cache was filled from another source (encoder_hidden_states of {tuple(known.shape)}, now "
-            f"{tuple(source.shape)}): what it holds of the decoder belongs to that one too. Begin with a new cache."
+            f"the cache was filled from another source (its keys have the shape {tuple(held.shape)}, those of "
+            f"encoder_hidden_states {tuple(keys.shape)}): what it holds of the decoder belongs to that one too. Begin "
+            "with a new cache."
         )
     memory._hf_tx_source = source

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code
     from .modeling_encoder_decoder import TxEncoderDecoderModel  # noqa: F401
 
 #: Of the decoder. Clients look for them in the dict of a config, where they are not saved.
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+_SIZES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"}
 
 
 @strict
@@ -90,6 +90,9 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
                 given = isinstance(getattr(self, stack), PreTrainedConfig)
                 require(not given, key, kwargs[key], f"{stack} is a config already: set {field} there")
                 stacks[stack][field] = kwargs.pop(key)
+        for key in _SIZES & kwargs.keys():
+            if kwargs[key] == stacks["decoder"].get(key):  # what to_dict() adds
+                del kwargs[key]
         for key in kwargs:
             self._refuse_flat(key)
         self._refuse_unknown(kwargs, also_known=frozenset({"decoder_start_token_id"}))

@@ -69,7 +69,11 @@ class AdditiveCrossAttention(nn.Module):
             *Shape:* `(batch, length, hidden_size)`, and the weights. *Shape:* `(batch, 1, length, source_length)`.
         """
         keys, sources = crossed_states(
-            cache, self.layer_idx, source_states, lambda states: (self.k_proj(states)[:, None], states[:, None])
+            cache,
+            self.layer_idx,
+            source_states,
+            lambda states: (self.k_proj(states)[:, None], states[:, None]),
+            self.training,
         )
         keys, sources = keys[:, 0], sources[:, 0]
         scores = self._scores(hidden_states, keys)

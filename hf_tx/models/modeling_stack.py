@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights, is_served, takes_distances
 from .block import TxBlock
-from .cache_checks import check_cache, check_room, check_source, tokens_held
+from .cache_checks import check_cache, check_room, tokens_held
 from .configuration_base import TxStackConfig
 from .documents import Documents, find_documents, inner_ranks, numbers_of, positions_of
 from .feed_forward import drop
@@ -306,10 +306,9 @@ class TxStack(TxPreTrainedModel):
 
         Raises:
             TypeError: see `check_keywords`.
-            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room`,
-                `check_source` and `numbers_of`; a position past the table of
-                learned positions; document numbers without positions when the cache is filled; attention weights where
-                the backend cannot change for one call.
+            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room` and
+                `numbers_of`; a position past the table of learned positions; document numbers without positions when
+                the cache is filled; attention weights where the backend cannot change for one call.
         """
         backend = self.config._attn_implementation
         check_training(self, backend)
@@ -417,7 +416,7 @@ class TxStack(TxPreTrainedModel):
         }
         source_start = None
         if self.crosses:
-            self._check_source(cache, encoder_hidden_states, encoder_attention_mask, inputs_embeds.shape[0])
+            _check_source_mask(encoder_hidden_states, encoder_attention_mask)
             if self.starts_from_source:
                 source_start = _first_real_state(encoder_hidden_states, encoder_attention_mask)
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
@@ -442,17 +441,6 @@ class TxStack(TxPreTrainedModel):
             )
         hidden_states = self.norm(hidden_states)
         return hidden_states if self.output_proj is None else self.output_proj(hidden_states)
-
-    def _check_source(self, cache: Cache | None, source: torch.Tensor | None, mask: Any, rows: int) -> None:
-        if source is None:
-            return
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
-            raise ValueError(
-                f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are "
-                f"{source.shape[1]}: it must cover them."
-            )
-        if isinstance(cache, EncoderDecoderCache):
-            check_source(cache, source, rows, self.training)
 
     def _cross_mask(self, inputs_embeds: torch.Tensor, source: torch.Tensor | None, mask: torch.Tensor | None) -> Any:
         if source is None:
@@ -504,6 +492,14 @@ def _widen_cross_cache(cache: Cache | None) -> None:
             recurrent = type(layer)._layer_type == RECURRENT_LAYER_TYPE
             if (layer.is_sliding or recurrent) and not layer.is_initialized:
                 layers[idx] = DynamicLayer()
+
+
+def _check_source_mask(source: torch.Tensor | None, mask: Any) -> None:
+    if source is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
+        raise ValueError(
+            f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are {source.shape[1]}: it "
+            "must cover them."
+        )
 
 
 def _check_documents(seq_idx: torch.Tensor, position_ids: torch.Tensor) -> None:

@@ -193,7 +193,7 @@ def test_flash_functions_read_no_mask_and_are_refused_patterns(mixer):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_sinks(backend):
-    able = ("eager", "flex_attention", "flash_attention_3", "flash_attention_4", "tiled", "banded")
+    able = ("eager", "flex_attention", "flash_attention_3", "flash_attention_4", "tiled", "banded", "paged|eager")
     config = config_of("decoder", mixers="sliding", attention_sinks=True)
     reason = refusal(config, backend)
     assert (reason is None) == (backend in able)
