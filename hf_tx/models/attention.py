@@ -10,7 +10,6 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .cache_checks import check_source
 from .mixer import CROSS_MIXERS, MIXERS, Mixer
 from .norms import build_qk_norm
 from .positions import apply_rotary
@@ -263,10 +262,11 @@ class CrossAttention(Attention):
         source_states: torch.Tensor | None,
         kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        def project(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return super(CrossAttention, self)._keys_and_values(states, None, None, None, {})
+        return crossed_states(cache, self.layer_idx, source_states, self.project_source)
 
-        return crossed_states(cache, self.layer_idx, source_states, project, self.training)
+    def project_source(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return keys and values of an encoder's states. *Shape:* `(batch, kv_heads, source_length, head_dim)`."""
+        return super()._keys_and_values(states, None, None, None, {})
 
 
 def crossed_states(
@@ -274,7 +274,6 @@ def crossed_states(
     layer_idx: int,
     source_states: torch.Tensor | None,
     project: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
-    training: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return keys and values of an encoder's states: from the cache, or projected and left there.
 
@@ -283,10 +282,9 @@ def crossed_states(
         layer_idx: index of the layer.
         source_states: *Shape:* `(batch, source_length, source_size)`; not needed when the cache holds them.
         project: makes keys and values of them. *Shape:* `(batch, heads, source_length, size)`.
-        training: whether the model is.
 
     Raises:
-        ValueError: neither the states nor a cache that holds them; or a cache that holds others (`check_source`).
+        ValueError: neither the states nor a cache that holds them.
     """
     if not isinstance(cache, EncoderDecoderCache):
         if source_states is None:
@@ -294,14 +292,10 @@ def crossed_states(
         return project(source_states)
     if cache.is_updated.get(layer_idx):
         layer: Any = cache.cross_attention_cache.layers[layer_idx]
-        if layer_idx == 0 and source_states is not None:
-            check_source(cache, layer, source_states, project, training)
         return layer.keys, layer.values
     if source_states is None:
         raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
     cache.is_updated[layer_idx] = True
-    if layer_idx == 0:
-        cache._hf_tx_source = source_states  # type: ignore[attr-defined]
     return cache.cross_attention_cache.update(*project(source_states), layer_idx)
 
 

@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Whether a cache belongs to the inputs that come with it. A decoding step looks at shapes only."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -109,32 +108,29 @@ def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor
             )
 
 
-def check_source(
-    cache: EncoderDecoderCache,
-    layer: Any,
-    source: torch.Tensor,
-    project: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
-    training: bool,
-) -> None:
-    """Check that the keys of an encoder in a cache are those of the source that comes with it. The tensor of the call
-    before is known by itself; of another one the keys are made and compared, since rows may have been selected,
-    repeated or reordered, or encoded once more.
+def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, training: bool) -> None:
+    """Check that the keys of an encoder in a cache are those of the source that comes with it, and remember the source
+    of a new cache. The tensor of the call before is known by itself; of another one the keys are made and compared,
+    since rows may have been selected, repeated or reordered, or encoded once more.
 
     Args:
         cache: of an encoder-decoder.
-        layer: of the cache of the source, which is filled.
+        mixer: the first layer's attention to the encoder. It is not looked at if it has no `project_source`.
         source: states of the encoder. *Shape:* `(batch, source_length, source_size)`.
-        project: makes the keys and values of the layer. *Shape:* `(batch, heads, source_length, size)`.
         training: dropout makes other states of the same source, so values say nothing.
 
     Raises:
         ValueError: it was filled from another source.
     """
     memory: Any = cache  # the cache is the only thing that lives as long as its keys
-    if getattr(cache, "_hf_tx_source", None) is source or is_tracing(source):
+    if not cache.is_updated.get(0):
+        memory._hf_tx_source = source
+        return
+    if getattr(cache, "_hf_tx_source", None) is source or is_tracing(source) or not hasattr(mixer, "project_source"):
         return
     with torch.no_grad():
-        keys = project(source)[0]
+        keys = mixer.project_source(source)[0]
+    layer: Any = cache.cross_attention_cache.layers[0]
     held = layer.keys
     if getattr(layer, "is_compileable", False):  # with room for a longer source
         held = held[:, :, : keys.shape[2]]

@@ -48,6 +48,10 @@ class AdditiveCrossAttention(nn.Module):
         summed = self.q_proj(states)[:, :, None] + keys[:, None]
         return self.score_proj(torch.tanh(summed)).squeeze(-1)
 
+    def project_source(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return keys and values of the states of an encoder. *Shape:* `(batch, 1, source_length, size)`."""
+        return self.k_proj(states)[:, None], states[:, None]
+
     def forward(
         self,
         hidden_states: torch.Tensor,
@@ -68,13 +72,7 @@ class AdditiveCrossAttention(nn.Module):
         Returns:
             *Shape:* `(batch, length, hidden_size)`, and the weights. *Shape:* `(batch, 1, length, source_length)`.
         """
-        keys, sources = crossed_states(
-            cache,
-            self.layer_idx,
-            source_states,
-            lambda states: (self.k_proj(states)[:, None], states[:, None]),
-            self.training,
-        )
+        keys, sources = crossed_states(cache, self.layer_idx, source_states, self.project_source)
         keys, sources = keys[:, 0], sources[:, 0]
         scores = self._scores(hidden_states, keys)
         if attention_mask is not None:

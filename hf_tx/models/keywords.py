@@ -10,7 +10,7 @@ from transformers.utils import TransformersKwargs
 from .backend_rules import own_keywords
 
 #: What the library's callers pass to every model, or to a part of it what is meant for the whole: `generate()` hands
-#: the encoder all that it was given.
+#: the encoder all that it was given, and every model the tokenizer that it looks for `stop_strings` with.
 KNOWN = frozenset(TransformersKwargs.__annotations__) | {
     "return_dict",
     "use_cache",
@@ -18,6 +18,8 @@ KNOWN = frozenset(TransformersKwargs.__annotations__) | {
     "shift_labels",
     "logits_to_keep",
     "skip_logits",
+    "tokenizer",
+    "assistant_tokenizer",
 }
 
 

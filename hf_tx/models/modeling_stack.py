@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights, is_served, takes_distances
 from .block import TxBlock
-from .cache_checks import check_cache, check_room, tokens_held
+from .cache_checks import check_cache, check_room, check_source, tokens_held
 from .configuration_base import TxStackConfig
 from .documents import Documents, find_documents, inner_ranks, numbers_of, positions_of
 from .feed_forward import drop
@@ -306,9 +306,10 @@ class TxStack(TxPreTrainedModel):
 
         Raises:
             TypeError: see `check_keywords`.
-            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room` and
-                `numbers_of`; a position past the table of learned positions; document numbers without positions when
-                the cache is filled; attention weights where the backend cannot change for one call.
+            ValueError: see `embed`, `check_training`, `custom_mask`, `check_packing`, `check_cache`, `check_room`,
+                `check_source` and `numbers_of`; a position past the table of learned positions; document numbers
+                without positions when the cache is filled; attention weights where the backend cannot change for one
+                call.
         """
         backend = self.config._attn_implementation
         check_training(self, backend)
@@ -417,6 +418,8 @@ class TxStack(TxPreTrainedModel):
         source_start = None
         if self.crosses:
             _check_source_mask(encoder_hidden_states, encoder_attention_mask)
+            if encoder_hidden_states is not None and isinstance(cache, EncoderDecoderCache):
+                check_source(cache, self.layers[0].cross_mixer, encoder_hidden_states, self.training)
             if self.starts_from_source:
                 source_start = _first_real_state(encoder_hidden_states, encoder_attention_mask)
             encoder_attention_mask = self._cross_mask(inputs_embeds, encoder_hidden_states, encoder_attention_mask)
@@ -497,8 +500,8 @@ def _widen_cross_cache(cache: Cache | None) -> None:
 def _check_source_mask(source: torch.Tensor | None, mask: Any) -> None:
     if source is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
         raise ValueError(
-            f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are {source.shape[1]}: it "
-            "must cover them."
+            f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are {source.shape[1]}: "
+            "it must cover them."
         )
 
 

@@ -56,6 +56,36 @@ def test_another_source(make, backend, cross_mixer):
     assert_close(output, states(model, target, source=other))
 
 
+@CACHES
+@pytest.mark.parametrize("cross_mixer", ["full", "multiplicative"])
+def test_the_source_follows_the_rows_of_its_cache(make, cross_mixer):
+    config = config_of("encoder_decoder")
+    config.decoder.cross_mixer = cross_mixer
+    model = enlarge(hf_tx.TxEncoderDecoderModel(config)).eval()
+    source, target = tokens(2, 7, seed=1), tokens(2, 4, seed=3)
+    with torch.no_grad():
+        encoded = model.encoder(source).last_hidden_state
+    expected = states(model, target, source=source)
+
+    def go_on(cache, encoded, target):
+        return states(model, target, source=None, encoder_outputs=(encoded,), cache=cache, use_cache=True)
+
+    order = torch.tensor([1, 0])
+    cache = make(model)
+    go_on(cache, encoded, target[:, :3])
+    cache.reorder_cache(order)
+    assert_close(go_on(cache, encoded[order], target[order, 3:]), expected[order, 3:])
+    rebuilt = EncoderDecoderCache(cache.self_attention_cache, cache.cross_attention_cache)
+    with pytest.raises(ValueError, match="filled from another source"):
+        go_on(rebuilt, -encoded[order], target[order, 3:])
+    if make is dynamic:
+        for change, rows in (("batch_select_indices", [1]), ("batch_repeat_interleave", [0, 0, 1, 1])):
+            cache = make(model)
+            go_on(cache, encoded, target[:, :3])
+            getattr(cache, change)(torch.tensor(rows) if "select" in change else 2)
+            assert_close(go_on(cache, encoded[rows], target[rows, 3:]), expected[rows, 3:])
+
+
 def test_the_source_of_a_step_is_known_by_itself(monkeypatch):
     """Generation hands over the same tensor at every step: nothing is compared."""
     model = shared("encoder_decoder", "sdpa", "lm")

@@ -155,3 +155,9 @@ def test_a_backend_takes_what_it_names(monkeypatch):
         DECLARED.pop("acme_strong", None)
         for table in (AttentionInterface, AttentionMaskInterface):
             table._global_mapping.pop("acme_strong", None)
+
+
+def test_generate_may_be_given_the_tokenizer_of_its_stop_strings():
+    for family in ("decoder", "encoder_decoder"):
+        model = build(family, head="lm")
+        assert model.generate(tokens(1, 4), max_new_tokens=2, eos_token_id=None, tokenizer=object()).shape[0] == 1
