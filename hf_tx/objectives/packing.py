@@ -120,8 +120,10 @@ def pack_for_causal_lm(
     Returns:
         Rows of `input_ids`, `position_ids` and `labels` (not shifted, -100 for no target).
     """
-    special = {"bos_token_id": bos_token_id, "eos_token_id": eos_token_id, "pad_token_id": pad_token_id}
-    return list(iter_packed_for_causal_lm(documents, length, **special))
+    rows = iter_packed_for_causal_lm(
+        documents, length, bos_token_id=bos_token_id, eos_token_id=eos_token_id, pad_token_id=pad_token_id
+    )
+    return list(rows)
 
 
 def iter_packed_for_causal_lm(
