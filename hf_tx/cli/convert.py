@@ -11,6 +11,7 @@ HELP = "Convert a checkpoint of transformers into one of hf_tx, or back."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="a folder, or a name on the Hub")
     parser.add_argument("target", metavar="DST", help="the folder to write, new or empty")
+    parser.add_argument("--architecture", metavar="CLASS", help="the class to read SRC as (default: its config's)")
     parser.add_argument("--mixers", help='other mixers, such as "sliding*3,full"')
     parser.add_argument("--config-changes", metavar="JSON", help='other fields, such as {"sliding_window": 256}')
     parser.add_argument("--context", metavar="N", type=int, help="make it read longer texts, of N tokens")
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         back=arguments.to_hf,
         model_type=arguments.model_type,
         dtype=arguments.dtype,
+        architecture=arguments.architecture,
         mixers=arguments.mixers,
         config_changes=json_option(arguments, "config_changes"),
         context=arguments.context,

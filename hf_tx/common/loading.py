@@ -22,6 +22,8 @@ def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         raise OSError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
     except Exception as error:
+        if "Unrecognized model" in str(error) and Path(name).is_dir() and not (Path(name) / "config.json").exists():
+            raise OSError(f"{what} {name}: cannot be loaded: the folder holds no config.json.") from error
         raise ValueError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
 
 
@@ -29,10 +31,14 @@ def _require_place(name: str | os.PathLike[str]) -> None:
     """Check what the library would say in terms of the Hub or of a config.
 
     Raises:
-        OSError: there is no such folder, and it can be no name on the Hub.
+        OSError: there is no such folder, and it can be no name on the Hub; or it is empty.
         ValueError: it holds GGUF.
     """
     path = Path(name)
+    if not str(name).strip():
+        raise OSError("the name is empty.")
+    if path.is_dir() and not any(path.iterdir()):
+        raise OSError("the folder is empty.")
     is_path = path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2
     if is_path and not path.exists():
         raise OSError("there is no such folder, and a name on the Hub is of the form owner/name.")

@@ -43,6 +43,7 @@ def convert_checkpoint(
     back: bool = False,
     model_type: str | None = None,
     dtype: str | None = None,
+    architecture: str | None = None,
     mixers: Any = None,
     config_changes: dict[str, Any] | None = None,
     context: int | None = None,
@@ -56,6 +57,7 @@ def convert_checkpoint(
         back: from hf_tx to the library.
         model_type: with `back`, see [`to_hf`].
         dtype: of the weights. Default: the source's.
+        architecture: see [`from_hf`].
         mixers: see [`from_hf`].
         config_changes: see [`from_hf`].
         context: the length of texts that the model is to read, see [`extend_context`]; the tokenizer then cuts no text
@@ -81,6 +83,8 @@ def convert_checkpoint(
     changed = {name: value for name, value in changed.items() if value is not None}
     if back and changed:
         raise ValueError(f"{', '.join(changed)}: changes of a model of hf_tx, and not for the way back.")
+    if back and architecture is not None:
+        raise ValueError(f"architecture = {architecture!r}: is for the way in; a checkpoint of hf_tx says what it is.")
     if model_type is not None and not back:
         raise ValueError(f"model_type = {model_type!r}: is for the way back; the source says what it is.")
     if context_method is not None and context is None:
@@ -91,7 +95,7 @@ def convert_checkpoint(
         model = to_hf(_load_ours(source, dtype), model_type)
         usage = f"import transformers; model = transformers.{type(model).__name__}.from_pretrained(...)"
     else:
-        model = from_hf(source, dtype=dtype, mixers=mixers, config_changes=config_changes)
+        model = from_hf(source, dtype=dtype, architecture=architecture, mixers=mixers, config_changes=config_changes)
         if context is not None:
             extend_context(model, context, context_method)
             if tokenizer is not None:

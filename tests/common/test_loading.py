@@ -18,6 +18,17 @@ def test_a_folder_that_is_not_there(name: str) -> None:
         pass
 
 
+def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
+    for name in ("", " "):
+        with pytest.raises(OSError, match="--model .*the name is empty"), loading("--model", name):
+            pass
+    with pytest.raises(OSError, match="the folder is empty"), loading("--model", tmp_path):
+        pass
+    (tmp_path / "notes.txt").write_text("a")
+    with pytest.raises(OSError, match="the folder holds no config.json"), loading("--model", tmp_path):
+        hf.AutoConfig.from_pretrained(tmp_path)
+
+
 def test_names_on_the_hub_are_not_asked_for_here() -> None:
     for name in ("owner/name", "name"):
         with loading("--model", name):

@@ -11,6 +11,7 @@ import transformers as hf
 from huggingface_hub import ModelCard
 from peers.parity import randomise
 from peers.tables import STANDARD
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import hf_tx
@@ -210,3 +211,25 @@ def test_refusals_are_one_message_and_leave_nothing(
     assert message in printed.err
     assert printed.err.startswith("hf-tx convert: error: ")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_class_is_chosen(source: Path, tmp_path: Path, capsys: Any) -> None:
+    options = ["--architecture", "LlamaModel"]
+    assert main(["convert", str(source), str(tmp_path / "ours"), *options]) == 0
+    assert "TxDecoderModel" in capsys.readouterr().out
+    assert main(["convert", str(tmp_path / "ours"), str(tmp_path / "back"), "--to-hf", *options]) == 2
+    assert "architecture = 'LlamaModel': is for the way in" in capsys.readouterr().err
+    assert not (tmp_path / "back").exists()
+
+
+def test_a_folder_of_ours_that_lacks_weights_does_not_go_out(source: Path, tmp_path: Path, capsys: Any) -> None:
+    ours = tmp_path / "ours"
+    assert main(["convert", str(source), str(ours)]) == 0
+    state = load_file(ours / "model.safetensors")
+    lost = next(name for name in state if name.endswith("q_proj.weight"))
+    del state[lost]
+    save_file(state, ours / "model.safetensors", metadata={"format": "pt"})
+    capsys.readouterr()
+    assert main(["convert", str(ours), str(tmp_path / "back"), "--to-hf"]) == 2
+    assert f"lacks weights, such as {lost}: it is no whole TxDecoderForCausalLM" in capsys.readouterr().err
+    assert not (tmp_path / "back").exists()
