@@ -15,8 +15,8 @@ from transformers.utils import logging
 
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models.backend_rules import refusal
-from ..models.checkpoint_names import unwrap_names
 from ..models.registry import nearest
+from ..models.weight_names import unwrap_names
 from .building import build_config, changes_with_mixers, class_named, device_of, empty_model, require_shapes
 from .families import FAMILIES, family_of
 from .family import OTHER_HEAD, Family, Head

@@ -18,8 +18,8 @@ from transformers.utils.hub import get_checkpoint_shard_files, resolve_revision
 
 from ..common.loading import loading
 from ..common.quiet import without_warnings
-from ..models.checkpoint_names import UNWRAPPING, unwrap_names
 from ..models.modeling_base import TxPreTrainedModel
+from ..models.weight_names import UNWRAPPING, unwrap_names
 from .building import device_of
 from .families import family_named, family_of
 from .family import Head

@@ -9,11 +9,11 @@ from transformers.activations import XIELUActivation
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
-from .checkpoint_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 from .hub_repositories import PushesAsAsked, repository_of_save
 from .mixers import MIXERS
 from .norms import RMSNorm
 from .plugin_loading import find_backend
+from .weight_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 
 
 def stack_configs(config: Any) -> list[Any]:

@@ -221,12 +221,13 @@ def test_the_best_model_is_the_best(script: ModuleType, metric: str, best: Any) 
     assert results_of("out")[metric]["value"] == pytest.approx(best(found), rel=1e-5)
 
 
-def test_rows_that_are_cut_are_told_and_measured(script: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_are_cut_are_told_and_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"tokens": row["tokens"] * (1 + number % 2), "tags": row["tags"] * (1 + number % 2)}
             for number, row in enumerate(ROWS["tags"])]  # fmt: skip
     write_rows("long.jsonl", rows)
     assert script.main(argv("encoder", "token-classification", "long", max_length=9)) == 0
-    (said,) = [record.getMessage() for record in caplog.records if "rows that were cut" in record.getMessage()]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "rows that were cut" in line]
+    said = line[line.index("rows that were cut") :]
     assert re.fullmatch(r"rows that were cut: \d+ of \d+ \(training data\), \d+ of \d+ \(held-out data\), with "
                         r"--max-length 9\.", said)  # fmt: skip
     card = Path("out/README.md").read_text("utf-8")
