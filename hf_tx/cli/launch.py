@@ -56,9 +56,8 @@ class Launcher:
 
         from ..common.checkpoint_files import check_files
 
-        for (
-            argument
-        ) in arguments.arguments:  # the library would open pickles, and tell the clients alone what is broken
+        # The library would open pickles, and tell the clients alone what is broken.
+        for argument in arguments.arguments:
             check_files(argument.rpartition("=")[2])
 
         for name in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
