@@ -139,7 +139,7 @@ def prepare_comparison(arguments: ComparisonArguments, command: str) -> "Compari
         ValueError, OSError, ImportError: an option or the data does not serve. Nothing is left behind then.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("mixers are compared in one process: start the script with python.")
+        raise ValueError("mixers are compared in one process: start `hf-tx compare` without a launcher.")
     import_pyplot()
     started = ComparisonRecord.load(arguments.output) if arguments.resume else None
     if started is None:

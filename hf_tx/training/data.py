@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Datasets for the scripts: from files, a folder, or the Hub, with a part that is held out."""
+"""Datasets for trainings: from files, a folder, or the Hub, with a part that is held out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

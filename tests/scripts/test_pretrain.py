@@ -239,7 +239,7 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
     assert script.main(["settings.yaml"]) == 0
     one, two = (load_file(f"{name}/model.safetensors") for name in ("one", "two"))
     assert all(torch.equal(two[name], weight) for name, weight in one.items())
-    assert "python scripts/pretrain.py settings.yaml" in Path("two/README.md").read_text("utf-8")
+    assert "hf-tx pretrain settings.yaml" in Path("two/README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

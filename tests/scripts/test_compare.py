@@ -173,6 +173,6 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
     before = sorted(here.rglob("*"))
     assert script.main(argv(**changes)) == 2
     *_, last = capsys.readouterr().err.strip().splitlines()
-    assert last.startswith("compare_mixers.py: error: ")
+    assert last.startswith("compare.py: error: ")
     assert message in last
     assert sorted(here.rglob("*")) == before
