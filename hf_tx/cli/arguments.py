@@ -86,8 +86,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "lora_r", "problem_type", "trust_remote_code",
     ),
     "data": (
-        "text", "dataset", "dataset_config", "columns", "label_column", "train_split", "eval_text", "eval_split",
-        "split", "other_text", "other_domain", "held_out", "max_train_samples", "max_eval_samples",
+        "text", "dataset", "dataset_config", "columns", "label_column", "train_split", "eval_text", "eval_dataset",
+        "eval_split", "split", "other_text", "other_domain", "held_out", "max_train_samples", "max_eval_samples",
         "max_eval_characters", "context_length", "max_length", "doc_stride", "max_answer_length", "max_target_length",
     ),
     "training and measuring": (
@@ -146,6 +146,7 @@ class _FileOfEitherKind(argparse.Action):
 
         for value in values:
             action = parser._option_string_actions[self.rows if ending(value) in TABLES else self.text]
+            action.required = False  # it is given, under this name
             action(parser, namespace, value if action.nargs is None else [value], option_string)
 
 
@@ -175,7 +176,7 @@ class _Parser(HfArgumentParser):
     def _add_dataclass_arguments(self, dtype: Any) -> None:
         hints, own = get_type_hints(dtype), {field.name for field in fields(dtype)} - self._claimed
         self._claimed |= own
-        first = self.dataclass_types[0] is dtype
+        first = not self._claimed - own
         for given in fields(dtype):
             if not given.init or given.name not in own:
                 continue

@@ -4,8 +4,8 @@
 First each changed layer learns to map the original's hidden states to what the original's layer makes of them, then
 the whole model learns the original's predictions. The end of the text is held out, and measured before and after.
 
-hf-tx distill --model my-model --output linear --mixers gated_linear
-hf-tx distill --model my-model --output near --mixers sliding --config-changes '{"sliding_window": 4}'
+hf-tx distill --model my-model --text text.txt --output linear --mixers gated_linear
+hf-tx distill --model my-model --text text.txt --output near --mixers sliding --config-changes '{"sliding_window": 4}'
 """
 
 import os
@@ -35,8 +35,7 @@ class Arguments:
         default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
     )
     text: list[str] = field(
-        default_factory=list,
-        metadata={"action": "extend", "help": "Text files. Default: the speeches that come with the scripts."},
+        kw_only=True, metadata={"action": "extend", "help": "Text files, or folders of *.txt; the end is held out."}
     )
     held_out: float = field(default=0.1, metadata={"help": "Share of the text to measure on, not to learn from."})
     context_length: int | None = field(

@@ -59,9 +59,9 @@ def run(argv: Sequence[str], name: str) -> None:
         raise ValueError("give either --text or --dataset")
     check_output_folder(arguments.output, overwrite=arguments.overwrite)
     if arguments.dataset:
-        source = {"config": arguments.dataset_config, "split": arguments.split}
+        source: dict[str, Any] = {"config": arguments.dataset_config, "split": arguments.split}
         columns = arguments.columns or ["text"]
-        texts = chain(*[iter_dataset(arguments.dataset, column=column, **source) for column in columns])
+        texts: Iterator[str] = chain(*[iter_dataset(arguments.dataset, column=column, **source) for column in columns])
     else:
         texts = iter_texts(arguments.text)
     sample: list[str] = []
