@@ -46,11 +46,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "batch_size": ("per_device_train_batch_size",),
 }
 
-#: Options of the example scripts that take files of text or of rows, with the pairs of options of ours that they stand
-#: for: the first pair of which a command has the option of text.
-FILES: dict[str, tuple[tuple[str, str], ...]] = {
-    "train_file": (("text", "dataset"),),
-    "validation_file": (("eval_text", "eval_dataset"), ("text", "dataset")),
+#: Options of the example scripts that take files of text or of rows, with ours that take the one and the other. A
+#: command has them where it has the first.
+FILES: dict[str, tuple[str, str]] = {
+    "train_file": ("text", "dataset"),
+    "validation_file": ("eval_text", "eval_dataset"),
 }
 
 #: What to do instead of other options of the example scripts, where a command does not have them.
@@ -71,6 +71,7 @@ INSTEAD: dict[str, str] = {
     "token": "`hf auth login` keeps the token",
     "torch_dtype": "--bf16 and --fp16 choose the precision",
     "pad_to_max_length": "rows are padded to the longest of their batch",
+    "validation_file": "give what is to be measured as --text or --dataset of `hf-tx evaluate`",
     "test_file": "`hf-tx evaluate` measures other data",
     "max_predict_samples": "`hf-tx evaluate` measures other data",
     "task_name": "--task names the kind of task, and --dataset the data",
@@ -160,12 +161,10 @@ class _Parser(HfArgumentParser):
     def __init__(self, classes: Any, **settings: Any) -> None:
         self._claimed: set[str] = set()
         super().__init__(classes, formatter_class=_Help, allow_abbrev=False, **settings)
-        for name, pairs in FILES.items():
-            pair = next((pair for pair in pairs if pair[0] in self._claimed), None)
-            if pair is not None:
-                rows = pair[1] if pair[1] in self._claimed else None
-                spelt = f"--{name}", flag(name)
-                self._parts["data"].add_argument(*spelt, action=_FileOfEitherKind, text=pair[0], rows=rows)
+        for name, (text, rows) in FILES.items():
+            if text in self._claimed:
+                spelt, of_rows = (f"--{name}", flag(name)), rows if rows in self._claimed else None
+                self._parts["data"].add_argument(*spelt, action=_FileOfEitherKind, text=text, rows=of_rows)
         for title, names in GROUPS.items():
             self._parts[title]._group_actions.sort(key=partial(_place, names))
 
