@@ -4,8 +4,8 @@
 Writes a report with tables, a plot, and all numbers as JSON: bits per byte of texts of the same and of another domain,
 speed of training and generation, memory. --resume picks up a comparison that was interrupted.
 
-hf-tx compare --text books --held-out book.txt --other-domain letters.txt
-hf-tx compare --text books --held-out book.txt --other-domain plays.txt --mixers full "lstm*3,full"
+hf-tx compare --text books --eval-text book.txt --other-text letters.txt
+hf-tx compare --text books --eval-text book.txt --other-text plays.txt --mixers full "lstm*3,full"
 hf-tx compare settings.yaml
 """
 
