@@ -51,12 +51,12 @@ _COMMANDS: dict[str, Any] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hf-tx", description=__doc__.partition(": ")[0] + " of hf_tx.")
     parser.add_argument("--version", action="version", version=f"hf_tx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in _COMMANDS.items():
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+    for each, module in _COMMANDS.items():
+        command = commands.add_parser(each, prog=name or f"hf-tx {each}", help=module.HELP, description=module.HELP)
         if hasattr(module, "add_arguments"):
             module.add_arguments(command)
     return parser
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None, name: str | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     module = _COMMANDS.get(argv[0]) if argv else None
     if module is None or hasattr(module, "add_arguments"):
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(name).parse_args(argv)
         module = _COMMANDS[arguments.command]
         run = partial(module.run, arguments)
         name = name or f"hf-tx {arguments.command}"

@@ -206,10 +206,15 @@ def main(argv: Sequence[str], name: str = "sample.py") -> int:
     return 0
 
 
+def command_of(argv: Sequence[str], name: str = "hf-tx sample") -> list[str]:
+    """Return what starts a process of its own."""
+    # -P: modules in the working directory are not those of the libraries, whatever their names.
+    return [sys.executable, "-P", "-c", CODE, __file__, name, *argv]
+
+
 def run(argv: Sequence[str], name: str) -> int:
     """Start a process of its own, and return its exit code."""
-    # -P: modules beside the working directory, such as one called evaluate, are not those of the libraries.
-    return subprocess.run([sys.executable, "-P", "-c", CODE, __file__, name, *argv], check=False).returncode
+    return subprocess.run(command_of(argv, name), check=False).returncode
 
 
 if __name__ == "__main__":

@@ -32,8 +32,9 @@ class Wrapper:
             patch.setattr(sys, "argv", [str(self.path), *argv])
             with pytest.raises(SystemExit) as end:
                 runpy.run_path(str(self.path), run_name="__main__")
-        assert isinstance(end.value.code, int)
-        return end.value.code
+        code = end.value.code
+        assert isinstance(code, int)
+        return code
 
 
 @contextlib.contextmanager
