@@ -33,6 +33,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     options = {name: value for name, value in vars(arguments).items() if name != "command"}
     kind, output = options.pop("kind"), options.pop("output")
+    if kind == "load" and not Path(arguments.folder, "config.json").is_file():
+        raise FileNotFoundError(f"{arguments.folder}: holds no checkpoint: there is no config.json.")
     try:
         if kind == "attention":
             rows = benchmark.run_attention(options.pop("mixers"), options.pop("backends"), **options)

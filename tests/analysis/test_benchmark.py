@@ -171,4 +171,5 @@ def test_loads_alternate_in_processes_of_their_own(monkeypatch):
 
 def test_a_folder_that_is_none(tmp_path, capsys):
     assert main("load", tmp_path / "nothing") == 2
-    assert "benchmark.py: error: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error == f"hf-tx benchmark: error: {tmp_path / 'nothing'}: holds no checkpoint: there is no config.json.\n"
