@@ -25,8 +25,8 @@ Options = TypeVar("Options")
 _FILES = (".yaml", ".yml", ".json")
 
 #: What the example scripts of transformers call an option of ours, in every command that has it and says nothing else
-#: (`"aliases"` in the metadata of its field). A name belongs to the
-#: first option that claims it, in the order of the classes, so that `output_dir` is ours and not the Trainer's.
+#: (`"aliases"` in the metadata of its field). A name belongs to the first option that claims it, in the order of the
+#: classes, so that `output_dir` is ours and not the Trainer's.
 ALIASES: dict[str, tuple[str, ...]] = {
     "model": ("model_name_or_path",),
     "tokenizer": ("tokenizer_name",),
@@ -127,8 +127,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         text = action.help or ""
         if action.default not in (None, [], "", "{}", argparse.SUPPRESS) and action.default is not False:
             text += "" if "Default: " in text else " Default: %(default)s."
-        first, *others = dict.fromkeys(flag(name.lstrip("-")) for name in action.option_strings)
-        return text.strip() + (f" Also {', '.join(others)}." if others and first != "--h" else "")
+        _, *others = dict.fromkeys(flag(name.lstrip("-")) for name in action.option_strings)
+        return text.strip() + (f" Also {', '.join(others)}." if others and action.nargs != 0 else "")
 
 
 class _FileOfEitherKind(argparse.Action):
@@ -175,30 +175,24 @@ class _Parser(HfArgumentParser):
     def _add_dataclass_arguments(self, dtype: Any) -> None:
         hints, own = get_type_hints(dtype), {field.name for field in fields(dtype)} - self._claimed
         self._claimed |= own
-        first = not self._claimed - own
+        rest = OF_TRAINER if any(kind.__name__ == "TrainingArguments" for kind in dtype.__mro__) else OTHERS
         for given in fields(dtype):
             if not given.init or given.name not in own:
                 continue
             field = copy.copy(given)  # the library changes it
             field.type = hints[field.name]
-            names = [
-                name
-                for name in given.metadata.get("aliases", ALIASES.get(given.name, ()))
-                if name not in self._claimed
-            ]
-            self._claimed.update(names)
-            spelt = dict.fromkeys(spelling for name in names for spelling in (f"--{name}", flag(name)))
+            aliases = given.metadata.get("aliases", ALIASES.get(given.name, ()))
+            aliases = [name for name in aliases if name not in self._claimed]
+            self._claimed.update(aliases)
+            spelt = dict.fromkeys(spelling for name in aliases for spelling in (f"--{name}", flag(name)))
             field.metadata = MappingProxyType({**field.metadata, "aliases": list(spelt)})
-            self._parse_dataclass_field(self._part_of(field.name, first), field)
+            title = next((title for title, names in GROUPS.items() if given.name in names), rest)
+            self._parse_dataclass_field(self._parts[title], field)
 
     @cached_property
     def _parts(self) -> dict[str, Any]:
         """The groups by title; all are made at once, since `--help` has them in the order of making."""
         return {title: self.add_argument_group(title) for title in (*GROUPS, OTHERS, OF_TRAINER)}
-
-    def _part_of(self, name: str, first: bool) -> Any:
-        found = [title for title, names in GROUPS.items() if name in names]
-        return self._parts[found[0] if found else OTHERS if first else OF_TRAINER]
 
     def into_dataclasses(self, argv: Sequence[str]) -> list[Any]:
         """Return an object of each class. An option that an earlier class has claimed keeps its default in a later."""
