@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Datasets for the scripts: from files, a folder, or the Hub, with a part that is held out."""
+"""Datasets for trainings: from files, a folder, or the Hub, with a part that is held out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +48,10 @@ class DataArguments(SourceArguments):
         default_factory=list,
         metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
     )
+    eval_dataset: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "A dataset to measure on, instead of a split of --dataset."},
+    )
     train_split: str = field(default="train", metadata={"help": "The split to train on."})
     eval_split: str | None = field(
         default=None,
@@ -59,8 +63,12 @@ class DataArguments(SourceArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.eval_text and not self.text:
-            raise ValueError("--eval-text: is of --text; a --dataset has --eval-split.")
-        if self.eval_split is not None and (self.text or self.eval_split == self.train_split):
+            raise ValueError("--eval-text: is of --text; a --dataset has --eval-split or --eval-dataset.")
+        if self.eval_dataset and (self.text or set(self.eval_dataset) & set(self.dataset)):
+            given = " ".join(self.eval_dataset)
+            raise ValueError(f"--eval-dataset {given}: must be of --dataset, and other than what is trained on.")
+        same = self.eval_split == self.train_split and not self.eval_dataset
+        if self.eval_split is not None and (self.text or same):
             raise ValueError(f"--eval-split {self.eval_split}: must be a split of --dataset other than --train-split.")
         if not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5.")
@@ -87,8 +95,9 @@ class Splits(NamedTuple):
 def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
     """Load the data to train on and that to measure on.
 
-    Of text files the end is held out, unless `eval_text` names others; of a dataset the split `eval_split`, or else
-    `validation`, or else rows that are drawn by the seed.
+    Of text files the end is held out, unless `eval_text` names others. With a dataset, `eval_dataset` is measured (its
+    split `eval_split`, or else `test`, or the only one), or else the split `eval_split`, or else `validation`, or else
+    rows that are drawn by the seed.
 
     Args:
         arguments: where the data comes from.
@@ -112,9 +121,13 @@ def load_splits(arguments: DataArguments, seed: int = 0) -> Splits:
     else:
         loaded = _loaded(arguments.dataset, arguments.dataset_config)
         train = _split_named(arguments.train_split, loaded, arguments.dataset)
-        found_by |= {"dataset": arguments.dataset, "dataset_config": arguments.dataset_config}
+        config = arguments.dataset_config
+        found_by |= {"dataset": arguments.eval_dataset or arguments.dataset, "dataset_config": config}
         measured = arguments.eval_split or "validation"
-        if arguments.eval_split is not None or (measured in loaded and measured != arguments.train_split):
+        if arguments.eval_dataset:
+            held_out = load_measured(dataset=arguments.eval_dataset, dataset_config=config, split=arguments.eval_split)
+            found_by |= {"split": arguments.eval_split}
+        elif arguments.eval_split is not None or (measured in loaded and measured != arguments.train_split):
             held_out = _split_named(measured, loaded, arguments.dataset)
             found_by |= {"split": measured}
         else:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Measuring models on texts and rows, side by side: what `scripts/evaluate.py` does."""
+"""Measuring models on texts and rows, side by side: what `hf-tx evaluate` does."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -55,13 +55,13 @@ class EvaluationArguments(RowArguments, SourceArguments):
     task: str | None = field(
         default=None,
         metadata={
-            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what finetune.py "
-            f"trains ({', '.join(TASKS)}). Default: causal-lm."
+            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what "
+            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: causal-lm."
         },
     )
     objective: str | None = field(
         default=None,
-        metadata={"help": f"Instead of a task: the loss of what pretrain.py trains ({', '.join(OBJECTIVES)})."},
+        metadata={"help": f"Instead of a task: the loss of what `hf-tx pretrain` trains ({', '.join(OBJECTIVES)})."},
     )
     objective_options: str | None = field(
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
@@ -71,7 +71,9 @@ class EvaluationArguments(RowArguments, SourceArguments):
     )
     held_out: float | None = field(
         default=None,
-        metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
+        metadata={
+            "help": "Measure only the share that `hf-tx pretrain` and `hf-tx finetune` hold out. Default: measure all."
+        },
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
@@ -80,7 +82,13 @@ class EvaluationArguments(RowArguments, SourceArguments):
         default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
     )
     generation_num_beams: int | None = field(default=None, metadata={"help": "Of seq2seq: beams of the search."})
-    batch_size: int = field(default=8, metadata={"help": "Windows or rows that go through a model together."})
+    batch_size: int = field(
+        default=8,
+        metadata={
+            "help": "Windows or rows that go through a model together.",
+            "aliases": ["per_device_eval_batch_size"],
+        },
+    )
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
@@ -89,7 +97,7 @@ class EvaluationArguments(RowArguments, SourceArguments):
         default=None, metadata={"help": "Compute as a training with --bf16 or --fp16 does."}
     )
     trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
-    output: str | None = field(default=None, metadata={"help": "JSON file to write the results to."})
+    output: str | None = field(default=None, metadata={"help": "JSON file to write the results to.", "aliases": []})
     overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
 
     def __post_init__(self) -> None:

@@ -210,7 +210,7 @@ class Pretraining(Run):
     def uses(self) -> list[str]:
         """What the model is meant for."""
         return [
-            "A beginning for fine-tuning (scripts/finetune.py).",
+            "A beginning for fine-tuning (`hf-tx finetune`).",
             "Comparing mixers and objectives at a small size.",
         ]
 

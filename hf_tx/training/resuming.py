@@ -33,7 +33,7 @@ _MAY_CHANGE = {
     "output", "resume", "title", "data_name", "data_license", "data_source", "license", "other_text", "baseline",
     "trust_remote_code",
     # Names of what is compared by what it holds: the rows, the config, and the weights that are not in a checkpoint.
-    "text", "dataset", "eval_text", "tokenizer", "model",
+    "text", "dataset", "eval_text", "eval_dataset", "tokenizer", "model",
 }  # fmt: skip
 # Where the state of the Trainer in a checkpoint keeps it, beside those of callbacks.
 _KEY = "Began"

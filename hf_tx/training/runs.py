@@ -1,13 +1,12 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the trainings of the scripts have in common: where they save, how they end, and what they leave behind."""
+"""What the trainings of the commands have in common: where they save, how they end, and what they leave behind."""
 
 import math
 import shlex
 import shutil
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -344,7 +343,7 @@ class Run(ABC):
 
         Args:
             found_by: the options that find the data. Default: those of the held-out data.
-            **options: of `scripts/evaluate.py`, beside those that name the model and find the data.
+            **options: of `hf-tx evaluate`, beside those that name the model and find the data.
         """
         arguments, training = self.arguments, self.trainer.args
         options = {
@@ -356,7 +355,7 @@ class Run(ABC):
             "mixed_precision": "bf16" if training.bf16 else "fp16" if training.fp16 else None,
             "attn_implementation": arguments.attn_implementation,
         }
-        parts = ["python", "scripts/evaluate.py"]
+        parts = ["hf-tx", "evaluate"]
         for name, value in options.items():
             if value is not None and value is not False and value != []:
                 values = [] if value is True else value if isinstance(value, list) else [value]
@@ -475,14 +474,3 @@ def measures_of(trainer: Any) -> dict[str, Any]:
     finally:
         trainer.label_smoother = smoother
     return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
-
-
-def command_of(script: str, argv: Sequence[str] | None) -> str:
-    """Return what runs a script again, for its card; the token of the Hub is left out."""
-    given, shown, hidden = list(sys.argv[1:] if argv is None else argv), [], False
-    for part in given:
-        name = part.partition("=")[0].lstrip("-").replace("-", "_")
-        if not hidden and not name.endswith("token"):
-            shown.append(part)
-        hidden = name.endswith("token") and "=" not in part and not hidden
-    return shlex.join(["python", f"scripts/{script}", *shown])

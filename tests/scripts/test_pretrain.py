@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from scripts.scripts import measure_again, results_of, write_rows
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from hf_tx.cli import main
 from hf_tx.evaluation import evaluate_texts
 from hf_tx.hub import RunRecord, check_repository
 from hf_tx.objectives import OBJECTIVES
@@ -233,13 +234,17 @@ def test_epochs_take_the_place_of_steps(script: ModuleType) -> None:
     assert record.training["steps"] == 2 * math.ceil(rows / TINY["per_device_train_batch_size"])
 
 
-def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -> None:
+def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_the_command_line(
+    script: ModuleType,
+) -> None:
     assert script.main(argv(output="one")) == 0
-    Path("settings.yaml").write_text(yaml.safe_dump({**TINY, "output": "two"}), "utf-8")
-    assert script.main(["settings.yaml"]) == 0
+    theirs = {"text": "train_file", "context_length": "block_size", "output": "output_dir"}
+    options = {theirs.get(name, name): value for name, value in {**TINY, "output": "two"}.items()}
+    Path("settings.yaml").write_text(yaml.safe_dump(options), "utf-8")
+    assert main(["pretrain", "settings.yaml"]) == 0
     one, two = (load_file(f"{name}/model.safetensors") for name in ("one", "two"))
     assert all(torch.equal(two[name], weight) for name, weight in one.items())
-    assert "python scripts/pretrain.py settings.yaml" in Path("two/README.md").read_text("utf-8")
+    assert "\nhf-tx pretrain settings.yaml\n" in Path("two/README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,6 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"lr_scheduler_kwargs": '{"a": 1}'}, "--lr_scheduler_type cosine, --lr_scheduler_kwargs"),
         ({"optim_args": "a"}, "--optim_args a: "),
         ({"metric_for_best_model": "accuracy"}, "--metric_for_best_model accuracy: must be one of loss"),
-        ({"output_dir": "there"}, "--output_dir there: give it as --output"),
         ({"output": "text.txt/out"}, "--output text.txt/out: cannot be written to: "),
         ({"objective_options": '{"packed": "no"}'}, "packed = 'no': must be of the type bool"),
         ({"tokenizer": "./folder"}, "--tokenizer ./folder: cannot be loaded"),
