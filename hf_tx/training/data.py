@@ -177,9 +177,14 @@ def check_columns(dataset: Any, columns: Sequence[str]) -> None:
 
 
 def _of_texts(texts: list[str]) -> Any:
+    """Return texts as rows, each of which may be as long as it likes. The library would copy them several times."""
+    import pyarrow
     from datasets import Dataset  # takes a second to import
+    from datasets.fingerprint import generate_random_fingerprint
+    from datasets.table import InMemoryTable
 
-    return Dataset.from_dict({"text": texts})
+    table = pyarrow.table({"text": pyarrow.array(texts, pyarrow.large_string())})
+    return Dataset(InMemoryTable(table), fingerprint=generate_random_fingerprint())
 
 
 def _split_texts(arguments: DataArguments) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ from hf_tx.common import pieces
 from hf_tx.common.pieces import cut_text, plain_encoder
 from hf_tx.evaluation.texts import _encode
 from hf_tx.objectives import texts as objective_texts
-from hf_tx.objectives.texts import encode_texts, iter_encoded
+from hf_tx.objectives.texts import encode_texts, iter_encoded_words
 from hf_tx.tokenization import train_tokenizer
 
 WORDS = ["thrills", "of", "Oslo", "mill,", "d\u00fcrfen", "(x)", "don't", "\u2603", "1969", "end.\n", "\u5b57\u5b57"]
@@ -28,8 +28,8 @@ def text_of(size: int) -> str:
 
 def encode_words(tokenizer: Any, texts: list[str]) -> list[list[list[int]]]:
     """Return the tokens of each text, and their words."""
-    found = [(tokens.tolist(), words.tolist()) for tokens, words in iter_encoded(tokenizer, texts, with_words=True)]
-    return [list(values) for values in zip(*found, strict=True)]
+    found = [list(zip(*pairs, strict=True)) for pairs in iter_encoded_words(tokenizer, texts)]
+    return [[list(values) for values in column] for column in zip(*found, strict=True)]
 
 
 @pytest.fixture
