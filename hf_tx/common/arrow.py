@@ -20,13 +20,18 @@ def cache_file(dataset: Any, key: Any) -> Path:
         key: what decides, with the dataset, which rows they are.
     """
     from datasets import is_caching_enabled
-    from datasets.fingerprint import Hasher, generate_random_fingerprint, get_temporary_cache_files_directory
+    from datasets.fingerprint import Hasher
 
-    if is_caching_enabled() and dataset.cache_files:
-        folder, name = Path(dataset.cache_files[0]["filename"]).parent, Hasher.hash([dataset._fingerprint, key])
-    else:
-        folder, name = Path(get_temporary_cache_files_directory()), generate_random_fingerprint()
-    return folder / f"rows-{name}.arrow"
+    if not (is_caching_enabled() and dataset.cache_files):
+        return temporary_file()
+    return Path(dataset.cache_files[0]["filename"]).with_name(f"rows-{Hasher.hash([dataset._fingerprint, key])}.arrow")
+
+
+def temporary_file() -> Path:
+    """Return where rows can be kept until the process ends."""
+    from datasets.fingerprint import generate_random_fingerprint, get_temporary_cache_files_directory
+
+    return Path(get_temporary_cache_files_directory(), f"rows-{generate_random_fingerprint()}.arrow")
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], features: Mapping[str, Any], path: Path) -> Any:

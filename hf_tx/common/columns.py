@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers.utils import logging
 
-from .pieces import LONGEST_PIECE, Text
+from .pieces import LONGEST_PIECE, Text, cut_text
 
 logger = logging.get_logger(__name__)
 
@@ -52,6 +52,22 @@ def iter_columns(rows: Any, columns: Sequence[str]) -> Iterator[tuple[Text, ...]
             if not isinstance(text, str | Iterator):
                 raise ValueError(f"a text is {type(text).__name__}, not a string: {text!r}; leave such rows out.")
         yield row
+
+
+def iter_pieces(rows: Any, columns: Sequence[str], most: int | None = None) -> Iterator[str]:
+    """Yield the texts in columns in pieces (see [`cut_text`]), as far as `iter_columns` reads them.
+
+    Args:
+        rows: see `iter_columns`.
+        columns: their names.
+        most: about how many characters are read, if not all are.
+    """
+    for texts in iter_columns(rows, columns):
+        for text in texts:
+            for piece in cut_text(text):
+                yield piece
+                if most is not None and (most := most - len(piece)) <= 0:
+                    return
 
 
 def _value(scalar: Any) -> Any:
