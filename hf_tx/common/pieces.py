@@ -59,10 +59,17 @@ def cut_text(text: Text, encode: Callable[[str], list[int]] | None = None) -> It
 
 
 def beginning(text: Text, num_tokens: int, tokenizer: Any) -> str:
-    """Return the beginning of a text, of as many tokens as given or more: what a tokenizer that truncates to so many
-    has to read. A text of usual length is returned as it is."""
-    if isinstance(text, str) and len(text) <= LONGEST_PIECE:
+    """Return what a tokenizer has to read of a text to give its first tokens, which is more than it would keep.
+
+    Args:
+        text: the text.
+        num_tokens: how many tokens of it are asked for. A text of usual length is returned as it is.
+        tokenizer: if it keeps the end of what it truncates, it has to read all.
+    """
+    if isinstance(text, str) and (len(text) <= LONGEST_PIECE or tokenizer.truncation_side != "right"):
         return text
+    if tokenizer.truncation_side != "right":
+        return "".join(text)
     encode = plain_encoder(tokenizer)
     found = []
     for piece in cut_text(text, encode):
