@@ -236,9 +236,10 @@ def test_a_static_cache_generates_what_no_cache_does(kind, backend, even_mixer):
         assert torch.equal(model.generate(batch, cache_implementation=implementation, **arguments), plain)
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("position_type", list(POSITIONS))
+@pytest.mark.parametrize(
+    ("position_type", "backend", "cache"),
+    pairwise(dict(position_type=list(POSITIONS), backend=BACKENDS, cache=["dynamic", "static"])),
+)
 def test_a_static_cache_by_hand(position_type, backend, cache):
     """Prefill, chunk and steps beyond the window, with padding, and room left in the cache."""
     model = shared("decoder", backend, position_type=position_type, mixers="sliding,full")
