@@ -89,7 +89,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "data": (
         "text", "dataset", "dataset_config", "columns", "label_column", "train_split", "eval_text", "eval_dataset",
-        "eval_split", "split", "other_text", "held_out", "max_train_samples", "max_eval_samples",
+        "eval_split", "split", "other_text", "held_out", "held_out_first", "streaming", "shuffle_buffer_size",
+        "max_train_samples", "max_eval_samples",
         "max_eval_characters", "context_length", "max_length", "doc_stride", "max_answer_length", "max_target_length",
     ),
     "training and measuring": (

@@ -67,13 +67,17 @@ class EvaluationArguments(RowArguments, SourceArguments):
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
     split: str | None = field(
-        default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
+        default=None, metadata={"help": "The split. Default: test, or the only one; of what is held out, train."}
     )
     held_out: float | None = field(
         default=None,
         metadata={
             "help": "Measure only the share that `hf-tx pretrain` and `hf-tx finetune` hold out. Default: measure all."
         },
+    )
+    held_out_first: int | None = field(
+        default=None,
+        metadata={"help": "Measure only the first rows, or characters of text files, that pretrain.py holds out."},
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
@@ -116,7 +120,9 @@ class EvaluationArguments(RowArguments, SourceArguments):
             raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
-        for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples").items():
+        if self.held_out is not None and self.held_out_first is not None:
+            raise ValueError("--held-out, --held-out-first: give one of them; a run holds out in one way")
+        for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples", "held_out_first").items():
             option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
@@ -141,7 +147,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         ValueError, OSError, ImportError: an option, the data or a model does not serve.
     """
     _check(arguments)
-    names = ("text", "dataset", "dataset_config", "split", "held_out", "seed", "max_eval_samples")
+    names = ("text", "dataset", "dataset_config", "split", "held_out", "held_out_first", "seed", "max_eval_samples")
     rows = load_measured(**arguments.given(*names))
     _check_models(arguments)
     measure: Callable[..., Any] = _score_texts if arguments.task in _PREDICTING else _measure_rows
@@ -168,7 +174,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         print(f"saved to {Path(arguments.output).resolve()}")
 
 
-def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
+def _texts_of(arguments: EvaluationArguments, rows: Any) -> Sequence[Any]:
     """Return the texts to predict, or pairs of source and target.
 
     Raises:
@@ -181,7 +187,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
     columns += [arguments.label_column or "target"] if pairs else []
     check_columns(rows, columns)
     tell_unread(rows.column_names, columns)
-    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else list(rows[columns[0]])
+    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else rows[columns[0]]
 
 
 def _check(arguments: EvaluationArguments) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedTokenizerBase, TrainingArguments
@@ -59,6 +59,9 @@ class RunOptions(TrainingArguments):
     eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
     save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
+    include_num_input_tokens_seen: Literal["all", "non_padding", "no"] = field(
+        default="non_padding", metadata={"help": "Which tokens of the inputs are counted."}
+    )
     report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
     hub_strategy: str = field(default="end", metadata={"help": "When to push: only at the end."})  # type: ignore
     remove_unused_columns: bool = field(default=False, metadata={"help": "The rows hold what the model needs."})
@@ -427,6 +430,7 @@ class Run(ABC):
         training = {
             **self.training_facts(),
             "steps": trainer.state.global_step,
+            **self._tokens_seen(),
             "rows of a step": trainer.get_total_train_batch_size(options),
             "learning rate": options.learning_rate,
             "schedule": SchedulerType(options.lr_scheduler_type).value,
@@ -453,15 +457,20 @@ class Run(ABC):
             plots={"loss.png": "the losses by step"},
         )
 
+    def _tokens_seen(self) -> dict[str, int]:
+        """Return how many tokens of inputs the model has learnt from, padding left out unless it is asked for."""
+        counted = self.trainer.args.include_num_input_tokens_seen != "no"
+        return {"input tokens": self.trainer.state.num_input_tokens_seen} if counted else {}
+
     def _table(self, record: RunRecord) -> str:
         width = max(len(result.metric) for result in record.results)
         lines = [f"\n{record.summary}\n"]
         for result in record.results:
             beside = "" if result.baseline is None else f"   {result.baseline:10.4f}  {result.baseline_name}"
             lines.append(f"{result.metric:{width}}  {result.value:10.4f}{beside}")
-        lines.append(
-            f"\n{self.trainer.state.global_step} steps in {record.seconds:.0f} s; saved to {self.arguments.output}"
-        )
+        seen = "".join(f" and {count:,} {name}" for name, count in self._tokens_seen().items())
+        steps = f"{self.trainer.state.global_step} steps{seen} in {record.seconds:.0f} s"
+        lines.append(f"\n{steps}; saved to {self.arguments.output}")
         return "\n".join(lines)
 
 

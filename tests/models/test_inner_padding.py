@@ -63,7 +63,6 @@ def assert_equals_rows(model, output, mask=MASK, **inputs):
             position_type=["rope", "learned", "relative", "alibi"],
             backend=(*BACKENDS, "tiled", "banded"),
         ),
-        together=["mixers", "position_type"],
         valid=lambda case: case["backend"] != "banded" or case["mixers"] != "full",
     ),
 )
@@ -111,7 +110,6 @@ def in_parts(model, sizes, cache, mask=MASK):
             cache=["dynamic", "static"],
             sizes=[(7, 8), (3, 1, 5, 1, 1, 4), (1,) * 15],
         ),
-        together=["mixers", "cache", "backend"],
         valid=lambda case: (
             (case["backend"] != "banded" or case["mixers"] != "full")
             and (case["cache"] != "static" or case["mixers"] != "sliding")

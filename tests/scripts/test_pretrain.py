@@ -303,6 +303,13 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
             "--activation_checkpointing True: --objective contrastive cannot honour it",
         ),
         ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
+        ({"held_out_first": 5}, "--held-out-first: is an option of --streaming"),
+        ({"streaming": True, "max_train_samples": 5}, "--max-train-samples: --max-steps says how much of a stream"),
+        (
+            {"streaming": True, "max_steps": None, "num_train_epochs": 1},
+            "--num-train-epochs 1: how long a pass over a stream is",
+        ),
+        ({"streaming": True, "held_out_first": 99999}, "so that too few would be left to train on"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],
 )
@@ -341,6 +348,25 @@ def broken_off(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
         assert script.main(argv(max_steps=8, save_steps=6)) == 0
         shutil.rmtree("out/checkpoint-8")
     return folder / "out"
+
+
+def test_a_model_learns_from_a_stream(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    streamed: dict[str, Any] = {"streaming": True, "max_steps": 8, "save_steps": 5, "shuffle_buffer_size": 4}
+    assert script.main(argv(**streamed)) == 0
+    printed = capsys.readouterr().out
+    record = RunRecord.load("out")
+    seen = record.training["input tokens"]
+    assert 7 * 4 * 32 < seen <= 8 * 4 * 32
+    assert f"8 steps and {seen:,} input tokens in " in printed
+    assert record.data[0].size == "a stream"
+    assert results_of("out")["bits_per_byte"]["baseline_name"] == "unigram model of 10,000,000 characters"
+    assert f"--held-out-first {round(0.1 * len(TEXT))}" in record.results[0].command
+    measure_again("out")
+    whole = load_file("out/model.safetensors")
+    shutil.rmtree("out/checkpoint-8")
+    assert script.main([*argv(**streamed), "--resume"]) == 0
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in load_file("out/model.safetensors").items())
+    assert RunRecord.load("out").training["input tokens"] == seen
 
 
 @pytest.mark.parametrize(
