@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.mixer import mixer_options
+from ..models.mixer import MIXERS
 from ..models.positions import apply_rotary
 
 
@@ -101,7 +101,7 @@ def _attention(visible: Callable[[Any, Any, bool], Callable[[int, int], bool]]) 
 
     def reference(module: Any, hidden_states: Tensor, is_causal: bool, **positions: Any) -> Tensor:
         config = module.config.layer_config(module.layer_idx)
-        rule = visible(config, mixer_options(config, config.mixers[module.layer_idx]), is_causal)
+        rule = visible(config, MIXERS.options(config, config.mixers[module.layer_idx]), is_causal)
 
         def sees(i: int, j: int) -> bool:
             return rule(i, j) and not (is_causal and j > i)
