@@ -88,7 +88,7 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
     def normal(weight: torch.Tensor, scale: float, mean: float = 0.0) -> None:
         weight.data = (torch.randn(weight.shape, generator=generator) * scale + mean).to(weight.dtype)
 
-    for module in model.modules():
+    for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             normal(module.weight, 1.5 / math.sqrt(module.in_features))
         elif isinstance(module, nn.Embedding):
@@ -99,8 +99,13 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 0.3, 0.0 if module.unit_offset else 1.0)
         if isinstance(getattr(module, "bias", None), nn.Parameter):
             normal(module.bias, 0.5)
-        if hasattr(module, "init_parameters"):  # mixers with parameters of their own
+        if hasattr(module, "init_parameters") and not isinstance(
+            module, RMSNorm
+        ):  # parts with parameters of their own
             for parameter in module.parameters(recurse=False):
+                if name.endswith("norm"):  # which begin where their scale is
+                    normal(parameter, 0.3, parameter.mean().item())
+                    continue
                 normal(parameter, 0.5 if parameter.ndim == 1 else 1.0 / math.sqrt(parameter.shape[-1]))
     return model
 

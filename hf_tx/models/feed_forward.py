@@ -14,8 +14,9 @@ from .parts import Part, PartRegistry
 class FeedForward(Part):
     """One entry of the registry of feed-forward layers.
 
-    Its `module` is built as `module(config)`, or `module(config, options)` where it has options, and maps every position
-    on its own, `(..., hidden_size)` to `(..., hidden_size)`. Its `reference` is `reference(module, hidden_states)`.
+    Its `module` is built as `module(config)`, or `module(config, options)` where it has options, and maps every
+    position on its own, `(..., hidden_size)` to `(..., hidden_size)`. Its `reference` is `reference(module,
+    hidden_states)`.
     """
 
 

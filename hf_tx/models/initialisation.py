@@ -29,8 +29,8 @@ def refuse_unset(model: Any) -> None:
         if unset := _unset(model, module, own):
             name = type(module).__name__
             raise ValueError(
-                f"{type(model).__name__}: nothing initialises {', '.join(unset)} of {prefix or 'the model'} ({name}), and "
-                f"a load that does not find it would leave it as the memory was. Give {name} a method "
+                f"{type(model).__name__}: nothing initialises {', '.join(unset)} of {prefix or 'the model'} ({name}), "
+                f"so that a load that does not find it would leave it as the memory was. Give {name} a method "
                 "init_parameters() that sets it with the functions of transformers.initialization."
             )
         _KNOWN.add(kind)

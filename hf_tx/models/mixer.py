@@ -48,8 +48,8 @@ class Pattern:
 class Mixer(Part):
     """One entry of the registry of mixers.
 
-    Its `module` is built as `module(config, layer_idx, backend_config, is_causal)`, with its options behind these where
-    it has any; called with the hidden states and, by keyword, `position_embeddings`, `attention_mask`,
+    Its `module` is built as `module(config, layer_idx, backend_config, is_causal)`, with its options behind these
+    where it has any; called with the hidden states and, by keyword, `position_embeddings`, `attention_mask`,
     `position_bias`, `cache`, `is_causal`; and returns the mixed states and the attention weights or None. Its
     `reference` is `reference(module, hidden_states, **arguments)`: it is given the mixer itself, for its parameters,
     and what the mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.

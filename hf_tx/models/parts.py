@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
-from torch import nn
-
 from .registry import Registry, require, require_known
 
 
@@ -97,7 +95,7 @@ class PartRegistry(Registry[P]):
         """
         field, used = self.options_field, list(dict.fromkeys(used))
         for name, given in (getattr(config, field) or {}).items():
-            require(name in used, field, name, f"names no {self.kind} that is used; used are {', '.join(used)}")
+            require(name in used, field, name, f"is used by no layer; the layers have {', '.join(map(repr, used))}")
             kind = self.get(name).options
             require(kind is not None, field, name, "has no options")
             for key in given:

@@ -139,23 +139,55 @@ class PluginApi:
         self._add_part(MIXERS, name, mixer)
 
     def cross_mixer(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
-        """Register a mixer between a decoder and its encoder: `name` is `vendor/name`; `module` and the fields, of which
-        `reference` is required, are those of [`CrossMixer`]. Raises ValueError where an argument breaks a rule."""
+        """Register a mixer between a decoder and its encoder.
+
+        Args:
+            name: `vendor/name`.
+            module: see [`CrossMixer`], as for the rest.
+            **fields: of the entry; `reference` is required.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
         self._add_part(CROSS_MIXERS, name, CrossMixer(module, **fields))
 
     def position(self, name: str, module: type[PositionScheme], **fields: Any) -> None:
-        """Register a position scheme: `name` is `vendor/name`; `module` and the fields, of which `reference` is
-        required, are those of [`Position`]. Raises ValueError where an argument breaks a rule."""
+        """Register a position scheme.
+
+        Args:
+            name: `vendor/name`.
+            module: see [`Position`], as for the rest.
+            **fields: of the entry; `reference` is required.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
         self._add_part(POSITIONS, name, Position(module, **fields))
 
     def norm(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
-        """Register a norm: `name` is `vendor/name`; `module` and the fields, of which `reference` is required, are
-        those of [`Norm`]. Raises ValueError where an argument breaks a rule."""
+        """Register a norm.
+
+        Args:
+            name: `vendor/name`.
+            module: see [`Norm`], as for the rest.
+            **fields: of the entry; `reference` is required.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
         self._add_part(NORMS, name, Norm(module, **fields))
 
     def feed_forward(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
-        """Register a feed-forward layer: `name` is `vendor/name`; `module` and the fields, of which `reference` is
-        required, are those of [`FeedForward`]. Raises ValueError where an argument breaks a rule."""
+        """Register a feed-forward layer.
+
+        Args:
+            name: `vendor/name`.
+            module: see [`FeedForward`], as for the rest.
+            **fields: of the entry; `reference` is required.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
         self._add_part(FEED_FORWARDS, name, FeedForward(module, **fields))
 
     def backend(

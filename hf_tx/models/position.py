@@ -72,7 +72,7 @@ class Position(Part):
     """One entry of the registry of position schemes.
 
     Its `module` is a subclass of [`PositionScheme`], built as `module(config)`, or `module(config, options)` where it
-    has options. Its `reference` is a dict of what it does at each of the three places, functions or their import paths:
+    has options. Its `reference` is a dict of what it does at each of the three places, functions or import paths:
 
     - `embed(config, scheme, position, size)` returns what is added to an embedding. *Shape:* `(size,)`.
     - `rotate(config, states, position, length)` returns queries or keys of a text of that length, turned. *Shape:*
