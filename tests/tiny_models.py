@@ -99,9 +99,7 @@ def enlarge(model: nn.Module, seed: int = 0) -> nn.Module:
             normal(module.weight, 0.3, 0.0 if module.unit_offset else 1.0)
         if isinstance(getattr(module, "bias", None), nn.Parameter):
             normal(module.bias, 0.5)
-        if hasattr(module, "init_parameters") and not isinstance(
-            module, RMSNorm
-        ):  # parts with parameters of their own
+        if hasattr(module, "init_parameters") and not isinstance(module, RMSNorm):  # it has parameters of its own
             for parameter in module.parameters(recurse=False):
                 if name.endswith("norm"):  # which begin where their scale is
                     normal(parameter, 0.3, parameter.mean().item())
