@@ -126,7 +126,7 @@ def mutants(base: type, made: Made) -> dict[str, Callable[[], list[Check]]]:
 
     return {
         "equals_reference": lambda: altered(lambda m, y, x: y * (1.01 if x.ndim == 1 else 1.0)),
-        "gradients_equal_reference": lambda: altered(lambda m, y, x: y + 0.002 * (y - y.detach())),
+        "gradients_equal_reference": lambda: altered(lambda m, y, x: y + 0.0005 * (y - y.detach())),
         "all_parameters_learn": lambda: made(Spare, lambda module: module.gain),
         "position_wise": lambda: altered(lambda m, y, x: y + 0.1 * x.mean() if len(x) == 3 and x.ndim == 3 else y),
         "dtype_kept": lambda: altered(lambda m, y, x: y.float()),
