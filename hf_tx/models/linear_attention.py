@@ -250,14 +250,14 @@ class GatedDeltaMixer(DeltaMixer):
         return -self.rate_bias.float().exp()[:, None, None] * nn.functional.softplus(step), beta
 
 
-def _register(name: str, module: Callable[..., nn.Module], *gates: str, options: type | None = None) -> None:
-    targets = ("q_proj", "k_proj", "v_proj", "o_proj", *gates)
+def _register(name: str, module: Callable[..., nn.Module], options: type | None = None) -> None:
+    targets = ("q_proj", "k_proj", "v_proj", "o_proj")
     mixer = Mixer(module, RECURRENT_LAYER_TYPE, "linear", is_attention=False, options=options, adapter_targets=targets)
     MIXERS.register(name, mixer)
 
 
 _register("linear", LinearMixer)
-_register("retention", RetentionMixer, "g_proj")
-_register("gated_linear", GatedLinearMixer, "g_proj", options=GatedLinearOptions)
+_register("retention", RetentionMixer)
+_register("gated_linear", GatedLinearMixer, GatedLinearOptions)
 _register("delta", DeltaMixer)
-_register("gated_delta", GatedDeltaMixer, "g_proj")
+_register("gated_delta", GatedDeltaMixer)

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from hf_tx.models.backend_rules import BACKENDS
 from hf_tx.models.mixers import MIXERS
 from hf_tx.models.plugin_api import REGISTRIES
 from hf_tx.plugins import load_plugin
+from hf_tx.registration import fill_peft_tables
 
 SHIFT = 'api.mixer("acme/shift", Shift, state="recurrent", reference=plain)'
 FAST = 'api.backend("acme_fast", attention=fast, mask=fast_mask)'
@@ -426,3 +428,24 @@ def test_options(install: Any) -> None:
     assert MIXERS.options(config, "acme/shift").size == 5
     with pytest.raises(StrictDataclassError, match="Did you mean 'size'"):
         config_of("decoder", mixers="acme/shift", mixer_options={"acme/shift": {"sise": 5}})
+
+
+def test_adapters_know_the_projections_of_a_plugin(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of peft, as far as they matter, have them as soon as the plug-in is loaded."""
+    constants = ModuleType("peft.utils.constants")
+    tables = {"LORA": ["q_proj", "v_proj"], "IA3": ["k_proj", "v_proj", "down_proj"], "LNTUNING": ["input_layernorm"]}
+    for method, llama in tables.items():
+        setattr(constants, f"TRANSFORMERS_MODELS_TO_{method}_TARGET_MODULES_MAPPING", {"llama": llama})
+    monkeypatch.setitem(sys.modules, "peft.utils.constants", constants)
+    fill_peft_tables(constants)
+
+    def targets(method: str) -> list[str]:
+        table = getattr(constants, f"TRANSFORMERS_MODELS_TO_{method}_TARGET_MODULES_MAPPING")
+        return table["hf_tx_decoder"]
+
+    built_in = {"LORA": ["q_proj", "v_proj"], "IA3": ["k_proj", "v_proj", "down_proj"], "LNTUNING": ["mixer_norm"]}
+    assert {method: targets(method) for method in tables} == built_in
+    install('api.feed_forward("acme/x", Shift, adapter_targets=("proj", "down_proj"), reference=plain)')
+    load_plugin("acme")
+    assert targets("LORA") == ["q_proj", "v_proj", "proj"]
+    assert targets("LNTUNING") == ["mixer_norm"]
