@@ -51,28 +51,24 @@ def register() -> None:
 
 
 def fill_peft_tables(constants: ModuleType) -> None:
-    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, and those that a part
-    declares under a name of its own.
+    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, and the projections
+    that parts of plug-ins declare under names of their own.
 
     Args:
         constants: the module `peft.utils.constants`.
     """
-    parts = [registry.get(name) for registry in REGISTRIES for name in registry]
-    declared = dict.fromkeys(target for part in parts for target in part.adapter_targets)
-    norms = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm", "norm": "norm"}
-    tables = [
-        table
-        for name, table in vars(constants).items()
-        if name.startswith("TRANSFORMERS_MODELS_TO_")
-        and isinstance(table, dict)
-        and isinstance(table.get("llama"), list)
-    ]
-    of_llama = {target for table in tables for target in table["llama"]}
-    for table in tables:
-        targets = [norms.get(target, target) for target in table["llama"] if target in norms or target in declared]
-        targets += (
-            [target for target in declared if target not in of_llama] if set(targets) - set(norms.values()) else []
-        )
+    ours = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm", "norm": "norm"}
+    norms, of_plugins = set(ours.values()), {}
+    for registry in REGISTRIES:
+        for name in registry:
+            declared = dict.fromkeys(registry.get(name).adapter_targets)
+            (of_plugins if "/" in name else ours).update({target: target for target in declared})
+    for name, table in vars(constants).items():
+        if not name.startswith("TRANSFORMERS_MODELS_TO_") or not isinstance(table, dict):
+            continue
+        targets = [ours[target] for target in table.get("llama") or () if target in ours]
+        if "TARGET_MODULES" in name and not norms.issuperset(targets):
+            targets += of_plugins.keys() - ours.keys()
         for config in CONFIGS if targets else ():
             known = table.setdefault(config.model_type, [])
             known += [target for target in targets if target not in known]
