@@ -15,7 +15,9 @@ import torch
 from torch import nn
 
 import hf_tx
-from hf_tx.models.norms import RMSNorm
+from hf_tx.models.mixers import MIXERS
+from hf_tx.models.norms import NORMS, RMSNorm
+from hf_tx.models.positions import POSITIONS
 
 VOCABULARY = 61
 # Some sizes differ on purpose: heads * head_dim is not hidden_size, and three heads share a key head.
@@ -35,6 +37,14 @@ TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 PLACES = ("pre", "post", "residual_post", "sandwich")
 BACKENDS = ("eager", "sdpa", "flex_attention")
 FAMILIES = ("decoder", "encoder", "encoder_decoder")
+#: What is registered, by what tests tell apart. Norms and positions that are nothing are left out.
+ATTENTION = [name for name in MIXERS if MIXERS.get(name).is_attention]
+RECURRENT = [name for name in MIXERS if MIXERS.get(name).takes_start]
+LINEAR = [name for name in MIXERS if name not in (*ATTENTION, *RECURRENT)]
+NORM_TYPES = [name for name in NORMS if name != "none"]
+POSITION_TYPES = [name for name in POSITIONS if name != "none"]
+OF_SCORES = [name for name in POSITION_TYPES if not POSITIONS.get(name).has_embedding]
+BIASES = [name for name in OF_SCORES if POSITIONS.get(name).has_bias]
 #: Window of the sliding layers: shorter than the texts of the tests.
 WINDOW = 4
 #: Options that make a difference within the texts of the tests.
