@@ -81,7 +81,7 @@ class TxStack(TxPreTrainedModel):
         self.layer_types = config.layer_types
         self.rotation_keys = list(dict.fromkeys(zip(self.layer_positions, self.layer_types, strict=True)))
         schemes = dict(zip(self.layer_positions, config.layer_positions, strict=True))
-        self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
+        self.positions: Any = nn.ModuleDict({key: POSITIONS.build(config, name) for key, name in schemes.items()})
         self.has_table = any(isinstance(scheme, LearnedPositions) for scheme in self.positions.values())
         self.changing_positions: list[Any] = [
             scheme for scheme in self.positions.values() if getattr(scheme, "changes", None)

@@ -10,6 +10,7 @@ import torch
 from tiny_models import (
     BACKENDS,
     FAMILIES,
+    OF_SCORES,
     VOCABULARY,
     assert_close,
     assert_differ,
@@ -685,7 +686,7 @@ def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("position_type", ["relative", "alibi", "rope"])
+@pytest.mark.parametrize("position_type", OF_SCORES)
 def test_large_scores_and_biases_give_no_nan_where_a_row_sees_nothing(backend, dtype, position_type):
     """In half precision the lowest number and a negative bias add up to minus infinity, and a row of nothing else
     has no softmax."""
