@@ -9,8 +9,9 @@ from torch import nn
 from transformers.modeling_utils import slice_logits_to_keep
 from transformers.utils.import_utils import is_tracing, torch_compilable_check
 
-from .documents import numbers_of
+from .documents import begins_document, numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
+from .values import refuse_where
 
 
 class LanguageModelHead:
@@ -141,10 +142,8 @@ def _first_tokens(
 ) -> torch.Tensor:
     """Return where a token follows padding or begins a packed document. *Shape:* that of `labels`, bool."""
     first = torch.zeros_like(labels, dtype=torch.bool)
-    if position_ids is not None:
-        first[..., 1:] |= position_ids[..., 1:] == 0
-    elif seq_idx is not None:
-        first[..., 1:] |= seq_idx[..., 1:] != seq_idx[..., :-1]
+    if position_ids is not None or seq_idx is not None:
+        first[..., 1:] |= begins_document(position_ids, seq_idx)[..., 1:]
     if attention_mask is not None and attention_mask.ndim == 2:
         real = attention_mask[:, -labels.shape[-1] :]
         first[..., 1:] |= real[..., :-1] == 0
@@ -240,9 +239,14 @@ def last_real_position(
     batch, length = hidden_states.shape[:2]
     if attention_mask is not None and attention_mask.ndim == 2:
         real = attention_mask[:, -length:].bool()
-        if not is_tracing(real) and not bool(real.any(-1).all()):
-            empty = (~real.any(-1)).nonzero().flatten().tolist()
-            raise ValueError(f"rows {empty} have no real token in this call, so there is no last one to classify.")
+        empty = ~real.any(-1)
+        refuse_where(
+            empty,
+            lambda: (
+                f"rows {empty.nonzero().flatten().tolist()} have no real token in this call, so there is no last one "
+                "to classify."
+            ),
+        )
     elif input_ids is not None and pad_token_id is not None:
         real = input_ids != pad_token_id
     elif batch == 1:

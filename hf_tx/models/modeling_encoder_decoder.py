@@ -22,7 +22,6 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.import_utils import is_tracing
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
@@ -31,12 +30,14 @@ from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
+from .documents import begins_document
 from .heads import LanguageModelHead, classifier_dropout, for_wrapper, last_real_position, question_answering
 from .keywords import check_keywords
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
 from .modeling_stack import TxStack, pop_flags
+from .values import refuse_where
 
 
 class TxCrossDecoder(TxStack):
@@ -248,7 +249,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
                 raise ValueError(f"{name}: encoder-decoders take no packed documents; give every document a row.")
         if kwargs.pop("is_causal", None) is not None:
             raise ValueError("is_causal: the encoder of an encoder-decoder is bidirectional and its decoder causal.")
-        check_keywords(self, kwargs)
+        check_keywords(self, self.config._attn_implementation, kwargs)
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(
                 f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "
@@ -299,17 +300,17 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
 
 
 def _refuse_packing(name: str, position_ids: torch.Tensor | None, attention_mask: Any) -> None:
-    if position_ids is None or is_tracing(position_ids):
+    if position_ids is None:
         return
-    before = position_ids[:, :-1]
+    begins = begins_document(position_ids)
     if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2:
-        begins = attention_mask[:, -position_ids.shape[1] : -1].bool()  # padding may have any position
+        goes_on = attention_mask[:, -position_ids.shape[1] : -1].bool()  # padding may have any position
     else:
-        begins = before > 0
-    if bool(((position_ids[:, 1:] == 0) & begins).any()):
-        raise ValueError(
-            f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row."
-        )
+        goes_on = ~begins[:, :-1]
+    refuse_where(
+        begins[:, 1:] & goes_on,
+        f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row.",
+    )
 
 
 class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
