@@ -9,6 +9,7 @@ from torch import nn
 from transformers.modeling_utils import slice_logits_to_keep
 from transformers.utils.import_utils import is_tracing, torch_compilable_check
 
+from .auxiliary import with_auxiliary
 from .documents import begins_document, numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
 from .values import refuse_where
@@ -70,16 +71,39 @@ class LanguageModelHead:
 
     def loss_and_logits(
         self,
-        hidden_states: torch.Tensor,
+        outputs: Any,
         targets: "Targets | None",
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Compute the loss if there are targets, and the logits unless they are skipped.
 
+        Args:
+            outputs: of the base model: `last_hidden_state` and `aux_losses`.
+            targets: what is to be predicted, or None.
+            logits_to_keep: for how many of the last positions (0: all), or for which.
+            skip_logits: whether logits are left out. Default: in training, where the loss needs none.
+
+        Returns:
+            The loss or None, and the logits or None.
+
         Raises:
             ValueError: logits are to be skipped, but there are no targets, or the loss was replaced by another.
         """
+        loss, logits = self._task_loss(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
+        if targets is not None:
+            loss = with_auxiliary(
+                loss, outputs.aux_losses, targets.of_positions, targets.num_items_in_batch, self.training
+            )
+        return loss, logits
+
+    def _task_loss(
+        self,
+        hidden_states: torch.Tensor,
+        targets: "Targets | None",
+        logits_to_keep: int | torch.Tensor,
+        skip_logits: bool | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         if targets is None:
             if skip_logits:

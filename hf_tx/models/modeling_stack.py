@@ -9,6 +9,7 @@ from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.utils import logging
 from transformers.utils.import_utils import is_tracing
 
+from .auxiliary import AuxiliaryLosses, call_part, declared_losses
 from .backend_rules import check_training, gives_weights, is_served, reads_bands
 from .block import TxBlock
 from .cache_checks import check_source
@@ -61,6 +62,8 @@ class TxStack(TxPreTrainedModel):
         schemes = dict(zip(position_keys(config), config.layer_positions, strict=True))
         self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
         self.plan = Plan(config, self.positions, self.is_causal)
+        parts = (*self.layers, *self.positions.values(), self.embed_norm, self.norm)
+        self.auxiliary_losses = declared_losses(parts)
         self.gradient_checkpointing = False
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -86,7 +89,11 @@ class TxStack(TxPreTrainedModel):
         return inputs_embeds
 
     def finish_embedding(
-        self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, token_type_ids: torch.Tensor | None
+        self,
+        inputs_embeds: torch.Tensor,
+        position_ids: torch.Tensor,
+        token_type_ids: torch.Tensor | None,
+        losses: AuxiliaryLosses | None = None,
     ) -> torch.Tensor:
         """Add token types and positions, then normalise and drop; project before or after that."""
         if self.embed_proj is not None and self.projects_tokens:
@@ -102,9 +109,10 @@ class TxStack(TxPreTrainedModel):
                 "tokenizer.model_input_names = ['input_ids', 'attention_mask'].",
             )
         for scheme in self.positions.values():
-            inputs_embeds = scheme.embed(inputs_embeds, position_ids)
+            added = {"losses": losses} if losses is not None and declared_losses([scheme]) else {}
+            inputs_embeds = scheme.embed(inputs_embeds, position_ids, **added)
         if self.embed_norm is not None:
-            inputs_embeds = self.embed_norm(inputs_embeds)
+            inputs_embeds = call_part(self.embed_norm, losses, inputs_embeds)
         inputs_embeds = drop(inputs_embeds, self.dropout, self.training)
         return inputs_embeds if self.embed_proj is None or self.projects_tokens else self.embed_proj(inputs_embeds)
 
@@ -167,7 +175,7 @@ class TxStack(TxPreTrainedModel):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: Any = None,
         **kwargs: Any,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor] | None]:
         """Embed the inputs, prepare what the layers read, and apply all layers. For the other arguments see
         [`TxDecoderModel.forward`].
 
@@ -187,7 +195,7 @@ class TxStack(TxPreTrainedModel):
             **kwargs: what goes on to the layers.
 
         Returns:
-            *Shape:* `(batch, length, output_size)`.
+            *Shape:* `(batch, length, output_size)`; and the auxiliary losses by name, or None where no part has any.
 
         Raises:
             TypeError: see `check_keywords`.
@@ -214,7 +222,8 @@ class TxStack(TxPreTrainedModel):
         )
         if prepared.documents is not None:
             kwargs["position_ids"] = prepared.position_ids  # by which the flash functions isolate documents
-        hidden_states = self.finish_embedding(inputs_embeds, prepared.position_ids, token_type_ids)
+        losses = AuxiliaryLosses(self.auxiliary_losses) if self.auxiliary_losses else None
+        hidden_states = self.finish_embedding(inputs_embeds, prepared.position_ids, token_type_ids, losses)
         source_start = source_mask = None
         if self.crosses:
             source_start, source_mask = self._source(
@@ -224,7 +233,7 @@ class TxStack(TxPreTrainedModel):
         for layer, (group, scheme, layer_type) in zip(self.layers, self.plan.layers, strict=True):
             if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
                 continue
-            hidden_states = layer(
+            output = layer(
                 hidden_states,
                 encoder_hidden_states,
                 biases.get((scheme, group)),
@@ -237,8 +246,14 @@ class TxStack(TxPreTrainedModel):
                 is_causal=is_causal,
                 **kwargs,
             )
-        hidden_states = self.norm(hidden_states)
-        return hidden_states if self.output_proj is None else self.output_proj(hidden_states)
+            hidden_states, *added = output if isinstance(output, tuple) else (output,)
+            for name, value in zip(layer.auxiliary_losses, added, strict=True) if added else ():
+                losses.add(name, value)  # type: ignore[union-attr]
+        hidden_states = call_part(self.norm, losses, hidden_states)
+        if self.output_proj is not None:
+            hidden_states = self.output_proj(hidden_states)
+        terms = None if losses is None else dict(zip(losses.names, losses.values(hidden_states), strict=True))
+        return hidden_states, terms
 
     # ----------------------------------------------------------------------------------------------------- source
     def _source(
