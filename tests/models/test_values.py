@@ -27,7 +27,8 @@ class _NoReading(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         by_mask = name == "index" and any(part is not None and part.dtype == torch.bool for part in args[1])
-        assert not (name in READS or by_mask), f"{name} waits for the device"
+        reads = name in READS or by_mask
+        assert not reads, f"{name} waits for the device"
         return func(*args, **(kwargs or {}))
 
 
