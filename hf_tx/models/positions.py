@@ -84,7 +84,8 @@ class AlibiPositions(PositionScheme):
         self.slopes = alibi_slopes(config.num_attention_heads)
 
     def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
-        slopes = torch.tensor(self.slopes, device=distance.device, dtype=torch.float32)
+        # Not waited for: what is copied is staged by then.
+        slopes = torch.tensor(self.slopes, dtype=torch.float32).to(distance.device, non_blocking=True)
         return (-slopes[:, None, None] * distance.abs().float())[None].to(dtype)
 
 
