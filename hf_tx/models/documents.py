@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.utils.import_utils import is_tracing
+
+from .tracing import is_tracing
 
 
 def positions_of(
@@ -56,7 +57,7 @@ def inner_ranks(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
     if attention_mask is None:
         return None
     tracing = is_tracing(attention_mask)
-    if not tracing and bool(attention_mask.all()):
+    if not tracing and bool(attention_mask.min()):  # faster than all()
         return None
     real = attention_mask.bool()
     is_inner = (real[:, 1:] & ~real[:, :-1]).sum(-1) + real[:, 0] > 1

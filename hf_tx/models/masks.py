@@ -222,8 +222,8 @@ def _check_kept(
             f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {group.window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
             f"{group.window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
-            "with cache=DynamicCache(), which keeps all tokens, or pad rows before their first or behind their last "
-            "token only."
+            "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
+            "their first or behind their last token only."
         )
 
 

@@ -8,7 +8,6 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.utils import logging
 from transformers.utils.generic import is_flash_attention_requested
-from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import check_training, gives_weights, is_served, takes_distances
 from .block import TxBlock
@@ -30,6 +29,7 @@ from .norms import build_norm
 from .positions import POSITIONS, LearnedPositions
 from .recurrent_cache import RECURRENT_LAYER_TYPE
 from .serving import masks_of_engine, past_length
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -73,7 +73,7 @@ class TxStack(TxPreTrainedModel):
         self.windows = [
             group.window if MIXERS.get(group.mixer).pattern is None else None for group in self.layer_groups
         ]
-        self.head_dims = [layer.head_dim for layer in layer_configs]
+        self.key_heads = [(layer.num_key_value_heads, layer.head_dim) for layer in layer_configs]
         self.layer_positions = [
             f"{name}_{idx}" if name == "relative" and config.relative_attention_per_layer else name
             for idx, name in enumerate(config.layer_positions)
@@ -354,7 +354,7 @@ class TxStack(TxPreTrainedModel):
         own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
         served = is_served(self.config, self.config._attn_implementation, own_cache)
         if not served:
-            check_keywords(self, kwargs)
+            check_keywords(self, kwargs, own_cache)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         if seq_idx is None and not served:
             seq_idx = numbers_of(kwargs, inputs_embeds)
@@ -367,7 +367,7 @@ class TxStack(TxPreTrainedModel):
         length = inputs_embeds.shape[1]
         held = tokens_held(past, length)
         if own_cache is not None and not served:
-            check_cache(own_cache, self.windows, self.head_dims, inputs_embeds.shape[0])
+            check_cache(own_cache, self.windows, self.key_heads, inputs_embeds.shape[0])
             check_room(own_cache, self.windows, past, length)
         if flat_mask is not None and held is not None:
             covered = flat_mask.shape[1]
