@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.modeling_utils import slice_logits_to_keep
-from transformers.utils.import_utils import is_tracing, torch_compilable_check
+from transformers.utils.import_utils import torch_compilable_check
 
 from .auxiliary import with_auxiliary
 from .documents import begins_document, numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
+from .tracing import is_tracing
 from .values import refuse_where
 
 

@@ -20,12 +20,12 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 from transformers.utils.generic import is_flash_attention_requested
-from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import BACKENDS, takes_dense_masks
 from .documents import Documents, origins, segments
 from .mixer import Band, Pattern
 from .mixers import MIXERS
+from .tracing import is_tracing
 from .values import refuse_where
 
 # Backends that add the four-dimensional mask of a caller to the scores.
@@ -232,8 +232,8 @@ def _check_kept(
             f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {group.window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
             f"{group.window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
-            "with cache=DynamicCache(), which keeps all tokens, or pad rows before their first or behind their last "
-            "token only."
+            "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
+            "their first or behind their last token only."
         ),
     )
 

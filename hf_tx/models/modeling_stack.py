@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
 from .auxiliary import AuxiliaryLosses, call_part, declared_losses
 from .backend_rules import check_training, gives_weights, is_served, reads_bands
@@ -24,6 +23,7 @@ from .norms import build_norm
 from .positions import POSITIONS
 from .preparation import Plan, Preparation, position_keys
 from .recurrent_cache import RECURRENT_LAYER_TYPE
+from .tracing import is_tracing
 from .values import may_look_at, refuse_where
 
 logger = logging.get_logger(__name__)
@@ -206,7 +206,7 @@ class TxStack(TxPreTrainedModel):
         backend = self._backend(output_attentions, own_cache, attention_mask)
         served = is_served(self.config, backend, own_cache)
         if not served:
-            check_keywords(self, backend, kwargs)
+            check_keywords(self, backend, kwargs, own_cache)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         if seq_idx is None and not served:
             seq_idx = numbers_of(kwargs, inputs_embeds)

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
 from .position import POSITIONS, Position, PositionScheme
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 

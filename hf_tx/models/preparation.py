@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.utils.generic import is_flash_attention_requested
-from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import reads_bands, takes_distances
 from .cache_checks import check_cache, check_room, tokens_held
@@ -18,6 +17,7 @@ from .masks import MaskGroup, check_packing, create_mask, custom_mask, mask_grou
 from .mixers import MIXERS
 from .positions import LearnedPositions
 from .serving import masks_of_engine, past_length
+from .tracing import is_tracing
 from .values import may_look_at, refuse_where
 
 #: Under this name, which no mixer can have, stand biases that were made with the masks of a step.
@@ -45,7 +45,7 @@ class Plan:
         layers: of every layer the key of its group, that of its position scheme, and its layer type.
         rotations: the different pairs of the latter two.
         windows: the window of every layer, or None.
-        head_dims: the size of the heads of every layer.
+        key_heads: the number of key heads of every layer, and their size.
         attends: whether a layer is attention.
         biased: the pairs of a position scheme and a group of attention layers that have a bias.
         counts: whether a layer counts the tokens between a query and a key.
@@ -64,7 +64,8 @@ class Plan:
         self.windows = [
             group.window if mixer.pattern is None else None for group, mixer in zip(of_layers, mixers, strict=True)
         ]
-        self.head_dims = [config.layer_config(idx).head_dim for idx in range(len(of_layers))]
+        layer_configs = [config.layer_config(idx) for idx in range(len(of_layers))]
+        self.key_heads = [(layer.num_key_value_heads, layer.head_dim) for layer in layer_configs]
         self.attends = any(mixer.is_attention for mixer in mixers)
         layers = zip(keys, of_layers, mixers, strict=True)
         self.biased: list[tuple[str, MaskGroup]] = list(
@@ -180,7 +181,7 @@ class Preparation:
         held = tokens_held(self._past, wider)
         is_static = getattr(cache, "is_compileable", False)
         if cache is not None and not served:
-            check_cache(cache, self._plan.windows, self._plan.head_dims, self._rows)
+            check_cache(cache, self._plan.windows, self._plan.key_heads, self._rows)
             if is_static and held is not None:
                 check_room(cache, self._plan.windows, held, length)
         if padding is not None and held is not None:

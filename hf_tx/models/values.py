@@ -15,7 +15,8 @@ length of the text, and losses that compute the output layer at labelled positio
 from collections.abc import Callable
 
 import torch
-from transformers.utils.import_utils import is_tracing
+
+from .tracing import is_tracing
 
 
 def _is_on_host(tensor: torch.Tensor) -> bool:
