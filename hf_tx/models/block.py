@@ -9,7 +9,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .auxiliary import AuxiliaryLosses, call_part, declared_losses
-from .feed_forward import FEED_FORWARDS, drop
+from .feed_forwards import FEED_FORWARDS, drop
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import build_norm
 
@@ -48,23 +48,20 @@ class TxBlock(GradientCheckpointingLayer):
         self.residual_multiplier = config.residual_multiplier
         self.dropout = config.hidden_dropout
 
-        mixer = MIXERS.get(config.mixers[layer_idx])
-        self.mixer = mixer.module(config, layer_idx, backend_config, is_causal)
-        self.takes_start = mixer.takes_start
+        name = config.mixers[layer_idx]
+        self.mixer = MIXERS.build(config, name, layer_idx, backend_config, is_causal)
+        self.takes_start = MIXERS.get(name).takes_start
         self.mixer_norm = build_norm(config) if has_norm and config.mixer_norm else None
         self.mixer_post_norm = build_norm(config) if has_post_norm else None
 
         self.cross_mixer = None
         if crosses:
-            cross = CROSS_MIXERS.get(config.cross_mixer)
-            self.cross_mixer = cross(config, layer_idx, backend_config, is_causal=False)
+            self.cross_mixer = CROSS_MIXERS.build(config, config.cross_mixer, layer_idx, backend_config, False)
             self.cross_norm = build_norm(config) if has_norm else None
             self.cross_post_norm = build_norm(config) if has_post_norm else None
 
-        feed_forward = FEED_FORWARDS.get(config.ffn_type)
-        self.mlp = None
-        if feed_forward is not None:
-            self.mlp = feed_forward(config)
+        self.mlp = FEED_FORWARDS.build(config, config.ffn_type)
+        if self.mlp is not None:
             self.mlp_norm = build_norm(config) if has_norm and not config.parallel_shared_norm else None
             self.mlp_post_norm = build_norm(config) if has_post_norm else None
 

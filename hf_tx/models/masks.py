@@ -24,7 +24,7 @@ from transformers.utils.import_utils import is_tracing
 
 from .backend_rules import BACKENDS, takes_dense_masks
 from .documents import Documents, origins, segments
-from .mixer import Band, Pattern, mixer_options
+from .mixer import Band, Pattern
 from .mixers import MIXERS
 from .values import refuse_where
 
@@ -59,7 +59,7 @@ def mask_groups(config: Any) -> list[MaskGroup]:
         window = config.layer_config(idx).sliding_window if "sliding_window" in MIXERS.get(mixer).needs else None
         if (mixer, window) not in groups:
             key = mixer if window is None else f"{mixer}:{window}"
-            groups[mixer, window] = MaskGroup(key, mixer, idx, window, mixer_options(config, mixer))
+            groups[mixer, window] = MaskGroup(key, mixer, idx, window, MIXERS.options(config, mixer))
         layers.append(groups[mixer, window])
     return layers
 

@@ -15,7 +15,7 @@ from .block import TxBlock
 from .cache_checks import check_source
 from .configuration_base import TxStackConfig
 from .documents import numbers_of
-from .feed_forward import drop
+from .feed_forwards import drop
 from .keywords import check_keywords
 from .masks import create_cross_mask, custom_mask
 from .mixers import CROSS_MIXERS
@@ -60,7 +60,7 @@ class TxStack(TxPreTrainedModel):
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
         self.output_proj = nn.Linear(size, config.output_size, bias=False) if config.output_projection else None
         schemes = dict(zip(position_keys(config), config.layer_positions, strict=True))
-        self.positions: Any = nn.ModuleDict({key: POSITIONS.get(name)(config) for key, name in schemes.items()})
+        self.positions: Any = nn.ModuleDict({key: POSITIONS.build(config, name) for key, name in schemes.items()})
         self.plan = Plan(config, self.positions, self.is_causal)
         parts = (*self.layers, *self.positions.values(), self.embed_norm, self.norm)
         self.auxiliary_losses = declared_losses(parts)

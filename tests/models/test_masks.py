@@ -10,6 +10,7 @@ import torch
 from tiny_models import (
     BACKENDS,
     FAMILIES,
+    OF_SCORES,
     VOCABULARY,
     assert_close,
     assert_differ,
@@ -164,7 +165,6 @@ def static(model, length=LENGTH):
             cache=["dynamic", "static"],
             parts=[(5, 7), (3, 1, 1, 4, 3), (1,) * LENGTH, (10, 1, 1)],
         ),
-        together=["window", "cache", "backend"],
     ),
 )
 def test_a_window_holds_exactly_its_keys_beyond_the_cache(family, window, backend, cache, parts):
@@ -238,9 +238,10 @@ def test_a_static_cache_generates_what_no_cache_does(kind, backend, even_mixer):
         assert torch.equal(model.generate(batch, cache_implementation=implementation, **arguments), plain)
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("position_type", list(POSITIONS))
+@pytest.mark.parametrize(
+    ("position_type", "backend", "cache"),
+    pairwise(dict(position_type=list(POSITIONS), backend=BACKENDS, cache=["dynamic", "static"])),
+)
 def test_a_static_cache_by_hand(position_type, backend, cache):
     """Prefill, chunk and steps beyond the window, with padding, and room left in the cache."""
     model = shared("decoder", backend, position_type=position_type, mixers="sliding,full")
@@ -290,7 +291,7 @@ def alone(model, documents):
             given=["positions", "numbers", "both"],
             position_type=list(POSITIONS),
         ),
-        together=["family", "backend", "use_cache", "mask", "mixers"],
+        together=["family", "backend", "use_cache"],
         valid=lambda case: not (case["family"] == "encoder" and case["use_cache"]),
     ),
 )
@@ -324,7 +325,6 @@ def test_packed_documents_do_not_see_each_other(family, backend, use_cache, mask
             mask=["none", "ones", "left"],
             cache=["dynamic", "static"],
         ),
-        together=["backend", "mask", "cache"],
     ),
 )
 def test_a_packed_row_goes_on_with_its_cache(mixers, backend, mask, cache):
@@ -489,7 +489,6 @@ KINDS = ["bool", "lowest", "infinite", "large"]
             position_type=list(POSITIONS),
             mixers=["full", "sliding"],
         ),
-        together=["family", "backend", "kind"],
     ),
 )
 def test_a_mask_of_the_caller_replaces_all_others(family, backend, kind, shape, position_type, mixers):
@@ -647,7 +646,6 @@ TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.bfloat16: 0.06, tor
             position_type=list(POSITIONS),
             mixers=["full", "sliding"],
         ),
-        together=["family", "backend", "dtype"],
     ),
 )
 def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type, mixers):
@@ -690,7 +688,7 @@ def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("position_type", ["relative", "alibi", "rope"])
+@pytest.mark.parametrize("position_type", OF_SCORES)
 def test_large_scores_and_biases_give_no_nan_where_a_row_sees_nothing(backend, dtype, position_type):
     """In half precision the lowest number and a negative bias add up to minus infinity, and a row of nothing else
     has no softmax."""
