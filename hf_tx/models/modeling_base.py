@@ -1,9 +1,11 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What the models of all families share: loading, saving, backends, and initialisation."""
 
+import copy
 from typing import Any
 
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.activations import XIELUActivation
 from transformers.modeling_utils import PreTrainedModel
@@ -72,6 +74,11 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         return super().__getattr__(name)
 
     # --------------------------------------------------------------------------------------------------- backends
+    @classmethod
+    def _from_config(cls, config: PreTrainedConfig, **kwargs: Any) -> Any:
+        # The backend stands in the config: one that is asked for here is not that of other models on the same config.
+        return super()._from_config(copy.deepcopy(config) if "attn_implementation" in kwargs else config, **kwargs)
+
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Return the backend to use: the requested one, or the first default that computes every layer.
 
