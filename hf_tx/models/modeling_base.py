@@ -18,7 +18,7 @@ from .plugin_loading import find_backend
 from .weight_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 
 
-def stack_configs(config: Any) -> list[Any]:
+def stack_configs(config: PreTrainedConfig) -> list[Any]:
     """Return the configs of the stacks: the config itself, or those in it."""
     return [getattr(config, name) for name in config.sub_configs] or [config]
 
@@ -46,7 +46,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     #: What to use instead, for classes that do not generate.
     _generates_with = ""
 
-    def __init__(self, config: Any, loss_implementation: str = "full") -> None:
+    def __init__(self, config: PreTrainedConfig, loss_implementation: str = "full") -> None:
         config.validate()  # attributes may have been assigned since it was built
         super().__init__(config)
         mixers = [MIXERS.get(name) for stack in stack_configs(config) for name in stack.mixers]
