@@ -75,7 +75,7 @@ def declared_losses(parts: Iterable[Any]) -> tuple[str, ...]:
 
 def call_part(part: Callable[..., Any], losses: AuxiliaryLosses | None, *inputs: Any, **keywords: Any) -> Any:
     """Call a part of a model, with `losses` if it adds terms to them."""
-    if losses is not None and getattr(part, "auxiliary_losses", ()):
+    if losses is not None and declared_losses([part]):
         keywords["losses"] = losses
     return part(*inputs, **keywords)
 

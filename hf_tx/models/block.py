@@ -9,6 +9,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .auxiliary import AuxiliaryLosses, call_part, declared_losses
+from .configuration_base import TxStackConfig
 from .feed_forwards import FEED_FORWARDS, drop
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import build_norm
@@ -38,7 +39,9 @@ class TxBlock(GradientCheckpointingLayer):
         auxiliary_losses: names of the terms that its parts add to the loss.
     """
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, crosses: bool) -> None:
+    def __init__(
+        self, config: TxStackConfig, layer_idx: int, backend_config: TxStackConfig, is_causal: bool, crosses: bool
+    ) -> None:
         super().__init__()
         place = config.norm_position
         has_norm, has_post_norm = place != "residual_post", place in ("residual_post", "sandwich")

@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers.modeling_utils import slice_logits_to_keep
 from transformers.utils.import_utils import torch_compilable_check
 
 from .auxiliary import with_auxiliary
+from .configuration_base import TxStackConfig
 from .documents import begins_document, numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
 from .tracing import is_tracing
@@ -24,12 +26,12 @@ class LanguageModelHead:
     #: In training, compute the head at labelled positions only: pays where few are.
     labels_are_sparse = False
 
-    config: Any
+    config: PreTrainedConfig
     training: bool
     lm_head: nn.Module
     loss_implementation: str
 
-    def build_lm_head(self, config: Any, size: int) -> None:
+    def build_lm_head(self, config: TxStackConfig, size: int) -> None:
         """Add the output layer to the model.
 
         Args:
@@ -175,7 +177,7 @@ def _first_tokens(
     return first
 
 
-def classifier_dropout(config: Any) -> nn.Dropout:
+def classifier_dropout(config: TxStackConfig) -> nn.Dropout:
     """Return the dropout before the output layer of a classifier. Default: that of the hidden states."""
     return nn.Dropout(config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout)
 
@@ -183,7 +185,7 @@ def classifier_dropout(config: Any) -> nn.Dropout:
 class TokenHead:
     """A classifier of every token. A mixin for model classes."""
 
-    def build_classifier(self, config: Any) -> None:
+    def build_classifier(self, config: TxStackConfig) -> None:
         """Add dropout and the output layer to the model."""
         self.dropout = classifier_dropout(config)
         self.score = nn.Linear(config.output_size, config.num_labels)

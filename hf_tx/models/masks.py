@@ -22,6 +22,7 @@ from transformers.masking_utils import (
 from transformers.utils.generic import is_flash_attention_requested
 
 from .backend_rules import BACKENDS, takes_dense_masks
+from .configuration_base import TxStackConfig
 from .documents import Documents, origins, segments
 from .mixer import Band, Pattern
 from .mixers import MIXERS
@@ -51,7 +52,7 @@ class MaskGroup:
     options: Any = None
 
 
-def mask_groups(config: Any) -> list[MaskGroup]:
+def mask_groups(config: TxStackConfig) -> list[MaskGroup]:
     """Return the group of every layer."""
     groups: dict[tuple[str, int | None], MaskGroup] = {}
     layers = []
@@ -218,10 +219,11 @@ def _check_kept(
     _, first = (0, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
     if not isinstance(first, int) or first == 0:
         return
-    assert group.window is not None
+    window = group.window
+    assert window is not None
     before = ranks[:, -length - 1]  # rank of the last real token before this call
     is_real = ranks[:, -length:] > torch.cat((before[:, None], ranks[:, -length:-1]), dim=1)
-    oldest = before + 2 - group.window  # rank of the oldest key that the first of the queries sees
+    oldest = before + 2 - window  # rank of the oldest key that the first of the queries sees
     if documents is not None:
         start = documents.start.masked_fill(~is_real, torch.iinfo(torch.long).max).amin(-1)
         oldest = torch.maximum(oldest, start)
@@ -229,9 +231,9 @@ def _check_kept(
     refuse_where(
         is_lost,
         lambda: (
-            f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {group.window}): rows "
+            f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
-            f"{group.window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
+            f"{window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
             "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
             "their first or behind their last token only."
         ),

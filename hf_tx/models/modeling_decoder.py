@@ -22,6 +22,7 @@ from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
+from .documentation import arguments_of
 from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
@@ -193,6 +194,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -206,11 +208,10 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxCausalLMOutput:
-        """Predict the token after every position. For the other arguments see [`TxDecoderModel.forward`].
+        """Predict the token after every position.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
             position_ids: see [`TxDecoderModel.forward`]. The first token of a packed document is no target.
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
@@ -260,6 +261,7 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -272,12 +274,11 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxSequenceClassifierOutputWithPast:
-        """Classify every row. For the other arguments see [`TxDecoderModel.forward`].
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens. Without it, tokens that are not `pad_token_id` are real.
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
@@ -331,6 +332,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -343,12 +345,10 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxTokenClassifierOutput:
-        """Classify every token. For the other arguments see [`TxDecoderModel.forward`].
+        """Classify every token.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             labels: class of every token, -100 for none. *Shape:* `(batch, length)`, int64.
@@ -391,6 +391,7 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -404,13 +405,10 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxQuestionAnsweringOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxDecoderModel.forward`].
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.

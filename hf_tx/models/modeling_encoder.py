@@ -17,6 +17,7 @@ from .attention import Attention
 from .auxiliary import with_auxiliary
 from .block import TxBlock
 from .configuration_encoder import TxEncoderConfig
+from .documentation import arguments_of
 from .feed_forward import build_activation
 from .heads import LanguageModelHead, TokenHead, classifier_dropout, pooled_states, question_answering
 from .losses import classification_loss
@@ -185,6 +186,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         return super().compute_logits(hidden_states if self.transform is None else self.transform(hidden_states))
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -196,13 +198,10 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxMaskedLMOutput:
-        """Predict the token at every position. For the other arguments see [`TxEncoderModel.forward`].
+        """Predict the token at every position.
 
         Args:
             input_ids: tokens, some of them masked. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: the tokens to predict, -100 elsewhere. *Shape:* `(batch, length)`, int64.
             skip_logits: compute the loss without keeping logits. Default: in training with labels.
@@ -259,6 +258,7 @@ class TxEncoderForSequenceClassification(_TextScorer):
         self.num_labels = config.num_labels
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -270,13 +270,10 @@ class TxEncoderForSequenceClassification(_TextScorer):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxSequenceClassifierOutput:
-        """Classify every row. For the other arguments see [`TxEncoderModel.forward`].
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
             num_items_in_batch: divides the summed loss.
@@ -313,6 +310,7 @@ class TxEncoderForMultipleChoice(_TextScorer):
         super().__init__(config, 1)
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -324,7 +322,7 @@ class TxEncoderForMultipleChoice(_TextScorer):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxMultipleChoiceOutput:
-        """Score every choice. For the other arguments see [`TxEncoderModel.forward`].
+        """Score every choice.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, choices, length)`, int64.
@@ -381,6 +379,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -392,13 +391,10 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxTokenClassifierOutput:
-        """Classify every token. For the other arguments see [`TxEncoderModel.forward`].
+        """Classify every token.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: class of every token, -100 for none. *Shape:* `(batch, length)`, int64.
             num_items_in_batch: divides the summed loss.
@@ -438,6 +434,7 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -450,14 +447,10 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxQuestionAnsweringOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxEncoderModel.forward`].
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
             end_positions: where they end. *Shape:* `(batch,)`, int64.

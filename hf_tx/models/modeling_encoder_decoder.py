@@ -24,6 +24,7 @@ from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
+from .documentation import arguments_of
 from .documents import begins_document
 from .heads import LanguageModelHead, classifier_dropout, for_wrapper, last_real_position, question_answering
 from .keywords import check_keywords
@@ -375,6 +376,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -392,23 +394,16 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         decoder_position_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxSeq2SeqLMOutput:
-        """Predict the target. For the other arguments see [`TxEncoderDecoderModel.forward`].
+        """Predict the target.
 
         Args:
             input_ids: tokens of the source. *Shape:* `(batch, source_length)`, int64.
-            attention_mask: see [`TxEncoderDecoderModel.forward`].
             decoder_input_ids: tokens that the decoder reads. Default: the labels, shifted right.
-            decoder_attention_mask: see [`TxEncoderDecoderModel.forward`].
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
-            cache: see [`TxEncoderDecoderModel.forward`].
-            inputs_embeds: see [`TxEncoderDecoderModel.forward`].
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             labels: tokens of the target, -100 for none. *Shape:* `(batch, length)`, int64.
             use_cache: return a cache.
             logits_to_keep: compute logits for the last so many positions (0: all), or for these positions.
             skip_logits: compute the loss without keeping logits. Default: in training with labels and
                 `loss_implementation="chunked"`.
-            decoder_position_ids: see [`TxEncoderDecoderModel.forward`].
             **kwargs: `num_items_in_batch` (divides the summed loss), and those of [`TxEncoderDecoderModel.forward`].
 
         Returns:
@@ -468,6 +463,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -482,16 +478,14 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxSeq2SeqSequenceClassifierOutput:
-        """Classify every row. For the other arguments see [`TxEncoderDecoderModel.forward`].
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens.
             decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
             decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
             use_cache: return a cache. Default: no.
             num_items_in_batch: divides the summed loss.
@@ -553,6 +547,7 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -568,17 +563,14 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TxSeq2SeqQuestionAnsweringOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxEncoderDecoderModel.forward`].
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens.
             decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
             decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
             end_positions: where they end. *Shape:* `(batch,)`, int64.
             use_cache: return a cache. Default: no.

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.utils import logging
 
@@ -14,7 +15,7 @@ from .block import TxBlock
 from .cache_checks import check_source
 from .configuration_base import TxStackConfig
 from .documents import numbers_of
-from .feed_forward import drop
+from .feed_forwards import drop
 from .keywords import check_keywords
 from .masks import create_cross_mask, custom_mask
 from .mixers import CROSS_MIXERS
@@ -121,7 +122,7 @@ class TxStack(TxPreTrainedModel):
 
     def create_masks_for_generate(
         self,
-        config: Any,
+        config: PreTrainedConfig,
         inputs_embeds: torch.Tensor,
         attention_mask: torch.Tensor | None,
         cache: Cache | None,
@@ -247,7 +248,8 @@ class TxStack(TxPreTrainedModel):
                 **kwargs,
             )
             hidden_states, *added = output if isinstance(output, tuple) else (output,)
-            for name, value in zip(layer.auxiliary_losses, added, strict=True) if added else ():
+            names: Any = layer.auxiliary_losses if added else ()
+            for name, value in zip(names, added, strict=True):
                 losses.add(name, value)  # type: ignore[union-attr]
         hidden_states = call_part(self.norm, losses, hidden_states)
         if self.output_proj is not None:
@@ -306,7 +308,7 @@ def _first_real_state(states: torch.Tensor, mask: torch.Tensor | None) -> torch.
     return states[torch.arange(len(states), device=states.device), first.to(states.device)]
 
 
-def pop_flags(kwargs: dict[str, Any], config: Any) -> bool:
+def pop_flags(kwargs: dict[str, Any], config: TxStackConfig) -> bool:
     """Take the flags that the decorators have read out of what goes on to the layers; return `output_attentions`."""
     kwargs.pop("output_hidden_states", None)
     asked = kwargs.pop("output_attentions", None)
