@@ -91,6 +91,8 @@ class MaskedLM(TokenObjective):
 
     def _rows(self, documents: Iterable[Iterable[Any]], with_words: bool = False) -> Iterator[dict[str, list[Any]]]:
         """Return rows of tokens, or of tokens that each have the number of their word."""
+        begin: list[Any]
+        end: list[Any]
         begin, end = frame_of(self.tokenizer)
         pad: Any = self.tokenizer.pad_token_id
         if with_words:
