@@ -5,6 +5,7 @@ the example scripts of transformers."""
 import argparse
 import copy
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -170,8 +171,8 @@ class _Parser(HfArgumentParser):
             self._parts[title]._group_actions.sort(key=partial(_place, names))
 
     def error(self, message: str) -> NoReturn:
-        """Raise."""
-        raise ValueError(message)
+        """Raise, with the first name alone of an option that has several."""
+        raise ValueError(re.sub(r"(--[\w-]+)(/--[\w-]+)+", r"\1", message))
 
     def _add_dataclass_arguments(self, dtype: Any) -> None:
         hints, own = get_type_hints(dtype), {field.name for field in fields(dtype)} - self._claimed

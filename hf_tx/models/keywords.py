@@ -23,11 +23,12 @@ KNOWN = frozenset(TransformersKwargs.__annotations__) | {
 }
 
 
-def check_keywords(model: Any, kwargs: dict[str, Any]) -> None:
+def check_keywords(model: Any, backend: str, kwargs: dict[str, Any]) -> None:
     """Refuse keywords that neither the model nor its attention backend reads.
 
     Args:
         model: the model that is called.
+        backend: name of the attention implementation of this call.
         kwargs: what its forward() does not name.
 
     Raises:
@@ -36,7 +37,6 @@ def check_keywords(model: Any, kwargs: dict[str, Any]) -> None:
     unknown = [name for name in kwargs if name not in KNOWN]
     if not unknown:
         return
-    backend = model.config._attn_implementation
     own = own_keywords(backend)
     unknown = [name for name in unknown if own is not None and name not in own and kwargs[name] is not None]
     if unknown:

@@ -10,8 +10,8 @@ from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
 from .hub_repositories import PushesAsAsked, repository_of_save
+from .initialisation import refuse_unset
 from .mixers import MIXERS
-from .norms import RMSNorm
 from .plugin_loading import find_backend
 from .weight_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 
@@ -179,15 +179,22 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, RMSNorm) and module.unit_offset:
-            init.zeros_(module.weight)  # type: ignore[arg-type]
-        elif isinstance(module, nn.PReLU):
-            init.constant_(module.weight, 0.25)
+        if isinstance(module, nn.PReLU | nn.RNN | nn.GRU):  # which the library leaves out
+            module.reset_parameters()
         elif isinstance(module, XIELUActivation):
             for name, value in XIELUActivation().state_dict().items():
                 init.copy_(getattr(module, name), value)
         elif hasattr(module, "init_parameters"):
             module.init_parameters()  # type: ignore[operator]
+
+    def post_init(self) -> None:
+        """Initialise the weights; see the library's method of this name.
+
+        Raises:
+            ValueError: a module holds parameters or buffers that nothing initialises.
+        """
+        refuse_unset(self)
+        super().post_init()
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:

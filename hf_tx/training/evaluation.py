@@ -77,7 +77,7 @@ class EvaluationArguments(RowArguments, SourceArguments):
     )
     held_out_first: int | None = field(
         default=None,
-        metadata={"help": "Measure only the first rows, or characters of text files, that pretrain.py holds out."},
+        metadata={"help": "Measure only the first rows, or characters of text files, that a stream holds out."},
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})

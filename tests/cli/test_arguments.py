@@ -96,8 +96,8 @@ def test_lists_and_single_values_have_other_names_too() -> None:
         ("distill", "--validation_file a.txt", "unknown argument --validation_file: give what is to be measured as "),
         ("evaluate", "--output_dir a", "unknown argument --output_dir: did you mean --output"),
         ("evaluate", "model", "model: is no option; a file of options (.yaml, .yml, .json) must be all that is given"),
-        ("distill", "--steps 2", "the following arguments are required: --model"),
-        ("distill", "--steps many", "argument --steps"),
+        ("distill", "--steps 2", "the following arguments are required: --model, --output, --text"),
+        ("distill", "--steps many", "argument --steps: invalid int value: 'many'"),
     ],
 )
 def test_what_means_nothing_here_is_refused_with_a_hint(command: str, given: str, message: str) -> None:

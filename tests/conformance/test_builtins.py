@@ -11,14 +11,18 @@ from hf_tx.conformance import (
     Check,
     check_backend,
     check_cross_mixer,
+    check_feed_forward,
     check_mixer,
+    check_norm,
     check_position,
     parametrize_with_checks,
 )
 from hf_tx.conformance.cross_checks import CROSS_CHECKS
 from hf_tx.conformance.mixer_checks import MIXER_CHECKS
 from hf_tx.conformance.tools import backends
+from hf_tx.models.feed_forwards import FEED_FORWARDS
 from hf_tx.models.mixers import CROSS_MIXERS, MIXERS
+from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
 #: What runs always of flex_attention, which is slow on CPU, and of `eager`, with which all others are compared.
@@ -65,6 +69,16 @@ def test_mixer_on_a_gpu(check: Callable[[], None], monkeypatch: pytest.MonkeyPat
 
 @parametrize_with_checks([check for name in CROSS_MIXERS for check in check_cross_mixer(name)])
 def test_cross_mixer(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in NORMS for check in check_norm(name)])
+def test_norm(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in FEED_FORWARDS for check in check_feed_forward(name)])
+def test_feed_forward(check: Callable[[], None]) -> None:
     check()
 
 

@@ -10,6 +10,7 @@ import torch
 from tiny_models import (
     BACKENDS,
     FAMILIES,
+    OF_SCORES,
     VOCABULARY,
     assert_close,
     assert_differ,
@@ -24,6 +25,7 @@ from tiny_models import (
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
 from hf_tx.models.attention import Attention
+from hf_tx.models.documents import find_documents
 from hf_tx.models.masks import check_packing
 from hf_tx.models.mixer import MIXERS, Mixer, Pattern
 from hf_tx.models.positions import POSITIONS
@@ -414,14 +416,15 @@ def test_numbers_with_a_filled_cache_need_positions():
 def test_flash_isolates_documents_of_one_plain_row_only(rows, mask, cached, refused):
     inputs = torch.zeros(rows, 5, 2)
     given = torch.ones(rows, 5, dtype=torch.long) if mask else None
+    documents = find_documents(torch.tensor([[0, 1, 2, 0, 1]]), given, inputs, past=0, looks=True)
     for backend in ("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2"):
         if refused:
             with pytest.raises(ValueError, match="isolates packed documents only in a batch of one row"):
-                check_packing(backend, inputs, given, cached)
+                check_packing(backend, inputs, given, cached, documents)
         else:
-            check_packing(backend, inputs, given, cached)
+            check_packing(backend, inputs, given, cached, documents)
     for backend in BACKENDS:
-        check_packing(backend, inputs, given, cached)
+        check_packing(backend, inputs, given, cached, documents)
 
 
 @pytest.mark.parametrize(
@@ -685,7 +688,7 @@ def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("position_type", ["relative", "alibi", "rope"])
+@pytest.mark.parametrize("position_type", OF_SCORES)
 def test_large_scores_and_biases_give_no_nan_where_a_row_sees_nothing(backend, dtype, position_type):
     """In half precision the lowest number and a negative bias add up to minus infinity, and a row of nothing else
     has no softmax."""
