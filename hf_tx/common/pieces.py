@@ -9,8 +9,6 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-#: A text as a whole, or the parts that it is when they are joined, which never have to be in memory at once.
-Text: TypeAlias = str | Iterable[str]
 #: A text, or its parts in order, of which never all have to be in memory.
 Text: TypeAlias = str | Iterable[str]
 #: The most characters of a piece.

@@ -91,11 +91,10 @@ class MaskedLM(TokenObjective):
 
     def _rows(self, documents: Iterable[Iterable[Any]], with_words: bool = False) -> Iterator[dict[str, list[Any]]]:
         """Return rows of tokens, or of tokens that each have the number of their word."""
-        begin, end = frame_of(self.tokenizer)
-        pad: Any = self.tokenizer.pad_token_id
+        frame: Any = (*frame_of(self.tokenizer), [self.tokenizer.pad_token_id])
         if with_words:
-            begin, end = ([(token, _NO_WORD) for token in frame] for frame in (begin, end))
-            pad = (pad, _NO_WORD)
+            frame = ([(token, _NO_WORD) for token in part] for part in frame)
+        begin, end, (pad,) = frame
         if not self.packed:
             return ({"input_ids": piece} for piece in cut_documents(documents, self.max_length, begin=begin, end=end))
         rows = iter_packed(documents, self.max_length, begin=begin, end=end, pad_token_id=pad)
