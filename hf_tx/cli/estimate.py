@@ -6,7 +6,10 @@ import dataclasses
 import json
 import logging
 
-HELP = "Measure parameters, operations, cache and attention's share of any model of transformers, from its config."
+HELP = (
+    "Measure parameters, operations, cache and attention's share of any model of transformers, from its config alone: "
+    "weights and tokenizer are not read, and need not be there."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

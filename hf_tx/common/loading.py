@@ -6,6 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from huggingface_hub import is_offline_mode
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
 from .messages import message_of
 
 
@@ -20,11 +28,31 @@ def loading(what: str, name: str | os.PathLike[str]) -> Iterator[None]:
     except ImportError:  # a package that is needed, which says so itself
         raise
     except OSError as error:
-        raise OSError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
+        raise OSError(f"{what} {name}: cannot be loaded: {_of_the_hub(error, name) or message_of(error)}") from error
     except Exception as error:
         if "Unrecognized model" in str(error) and Path(name).is_dir() and not (Path(name) / "config.json").exists():
             raise OSError(f"{what} {name}: cannot be loaded: the folder holds no config.json.") from error
         raise ValueError(f"{what} {name}: cannot be loaded: {message_of(error)}") from error
+
+
+def _of_the_hub(error: BaseException, name: str | os.PathLike[str]) -> str | None:
+    """Return what is wrong with a name that is no folder, or None where the library says it in words of its own: what
+    it says of a name that it does not find, or of a Hub that it does not reach, is about the files of its cache."""
+    if Path(name).exists():
+        return None
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(cause, GatedRepoError) for cause in causes):
+        return None
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return "there is no such folder here, and on the Hub none of this name that you may read: is it spelt so?"
+    if any(isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled) for cause in causes):
+        why = "is not asked (HF_HUB_OFFLINE is set)" if is_offline_mode() else "cannot be reached"
+        return f"there is no such folder here, the Hub {why}, and its cache on this machine does not hold it."
+    return None
 
 
 def _require_place(name: str | os.PathLike[str]) -> None:

@@ -171,6 +171,7 @@ class Attention(nn.Module):
         cache: Cache | None = None,
         source_states: torch.Tensor | None = None,
         is_causal: bool | None = None,
+        attn_implementation: str | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values of the visible positions.
@@ -183,6 +184,7 @@ class Attention(nn.Module):
             cache: keys and values of earlier positions; updated in place.
             source_states: used by cross-attention only.
             is_causal: whether queries see only keys at or before them in this call. Default: as the layer was built.
+            attn_implementation: the backend of this call, which made the mask. Default: the config's.
             **kwargs: passed on to the backend.
 
         Returns:
@@ -206,7 +208,7 @@ class Attention(nn.Module):
         if self.has_sinks:
             kwargs["s_aux"] = self.sinks
         attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
+            attn_implementation or self.config._attn_implementation, eager_attention_forward
         )
         mixed, weights = attention_interface(
             self,

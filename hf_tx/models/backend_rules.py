@@ -294,6 +294,12 @@ def takes_distances(backend: str) -> bool:
     return _known(backend).by_distance
 
 
+def reads_bands(backend: str) -> bool:
+    """Whether the backend goes over bands or tiles on the host, which reads values of the mask; see [`Backend`]."""
+    known = _known(backend)
+    return known.needs_band or known.by_distance
+
+
 def check_training(stack: Any, backend: str) -> None:
     """Refuse a backend that cannot run or train a stack, before its first layer.
 

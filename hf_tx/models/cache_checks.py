@@ -4,32 +4,35 @@
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from transformers.cache_utils import Cache, EncoderDecoderCache, LinearAttentionCacheLayerMixin
-from transformers.utils.import_utils import is_tracing
+
+from .tracing import is_tracing
+from .values import may_look_at
 
 #: States of a source that is encoded once more differ by rounding, and those of another one by their own size.
 _SAME_SOURCE = 1e-2
 
 
-def tokens_held(past: int | torch.Tensor, length: int) -> int | None:
+def tokens_held(past: int | torch.Tensor, needed: bool = False) -> int | None:
     """Return how many tokens a cache holds, or None where only the device knows and asking it would hold up a step.
 
     Args:
         past: the count; a tensor of a static cache.
-        length: of the input.
+        needed: whether the device is asked all the same.
     """
     if isinstance(past, int):
         return past
-    return int(past) if not is_tracing(past) and (past.device.type == "cpu" or length > 1) else None
+    return int(past) if may_look_at(past) or (needed and not is_tracing(past)) else None
 
 
-def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], rows: int) -> None:
+def check_cache(cache: Cache, windows: list[int | None], heads: list[tuple[int, int]], rows: int) -> None:
     """Check that a cache was made for this model and holds as many rows as the input has.
 
     Args:
         cache: that of the decoder's own layers.
         windows: the window of every layer, or None.
-        head_dims: the size of the heads of every layer.
+        heads: the number of key heads of every layer, and their size.
         rows: of the input.
 
     Raises:
@@ -38,15 +41,16 @@ def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], r
     layers: list[Any] = cache.layers
     memory: Any = cache
     # A step of decoding looks at one layer of a cache that has been looked at as a whole.
-    key = None if is_tracing() else (id(windows), len(layers), rows)
-    if key is not None and getattr(cache, "_hf_tx_checked", None) == key and _rows_held(layers[0], rows) == rows:
+    checked = getattr(cache, "_hf_tx_checked", None)
+    known = checked is not None and checked[0] is windows and checked[1:] == (len(layers), rows)
+    if known and _rows_held(layers[0], rows) == rows:
         return
     grows = getattr(cache, "layer_class_to_replicate", None) is not None
     if len(layers) > len(windows) or (len(layers) < len(windows) and not grows):
         raise ValueError(
             f"the cache has {len(layers)} layers and the model {len(windows)}: it belongs to another model."
         )
-    for idx, (layer, window, head_dim) in enumerate(zip(layers, windows, head_dims, strict=False)):
+    for idx, (layer, window, (key_heads, head_dim)) in enumerate(zip(layers, windows, heads, strict=False)):
         # Static layers keep their window under the name of their length, which may be the shorter of the two.
         kept = getattr(layer, "sliding_window", None)
         if getattr(layer, "is_sliding", False) and (window is None or (kept is not None and kept < window)):
@@ -61,14 +65,24 @@ def check_cache(cache: Cache, windows: list[int | None], head_dims: list[int], r
                 f"layer {idx}: the cache has heads of {keys.shape[3]} features and the model of {head_dim}: it "
                 "belongs to another model."
             )
+        if keys is not None and keys.ndim == 4 and not _is_share(keys.shape[1], key_heads):
+            raise ValueError(
+                f"layer {idx}: the cache has {keys.shape[1]} key heads and the model {key_heads}: it belongs to "
+                "another model."
+            )
         held = _rows_held(layer, rows)
         if held != rows:
             raise ValueError(
                 f"the cache holds {held} rows and the input has {rows}: begin with a new cache, or repeat or select "
                 "its rows (batch_repeat_interleave, batch_select_indices)."
             )
-    if key is not None and layers and all(layer.is_initialized for layer in layers):
-        memory._hf_tx_checked = key
+    if layers and all(layer.is_initialized for layer in layers) and not is_tracing():
+        memory._hf_tx_checked = (windows, len(layers), rows)
+
+
+def _is_share(held: int, heads: int) -> bool:
+    """Return whether a cache may hold so many key heads: all of them, or those of one process of several."""
+    return held == heads or (held > 0 and heads % held == 0 and dist.is_available() and dist.is_initialized())
 
 
 def _rows_held(layer: Any, rows: int) -> int:
@@ -81,20 +95,18 @@ def _rows_held(layer: Any, rows: int) -> int:
     return rows if keys is None or keys.ndim != 4 else keys.shape[0]
 
 
-def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor, length: int) -> None:
-    """Check that the tokens of a call fit into a static cache, unless only the device knows what it holds.
+def check_room(cache: Cache, windows: list[int | None], held: int, length: int) -> None:
+    """Check that the tokens of a call fit into a static cache.
 
     Args:
         cache: that of the decoder's own layers.
         windows: the window of every layer, or None.
-        past: tokens in the cache.
+        held: tokens in the cache.
         length: tokens of the input.
 
     Raises:
         ValueError: they do not.
     """
-    if not getattr(cache, "is_compileable", False) or (held := tokens_held(past, length)) is None:
-        return
     layers: list[Any] = cache.layers
     for layer, window in zip(layers, windows, strict=False):
         size = getattr(layer, "max_cache_len", None)
@@ -112,6 +124,9 @@ def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, t
     """Check that the keys of an encoder in a cache are those of the source that comes with it, and remember the source
     of a new cache. The tensor of the call before is known by itself; of another one the keys are made and compared,
     since rows may have been selected, repeated or reordered, or encoded once more.
+
+    A cache that is reordered alone, while the tensor of the source stays the same, is not noticed. Beam search does so
+    at every step, among rows of one source; telling it from an error would cost a projection each time.
 
     Args:
         cache: of an encoder-decoder.
@@ -135,7 +150,7 @@ def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, t
     if getattr(layer, "is_compileable", False):  # with room for a longer source
         held = held[:, :, : keys.shape[2]]
     same = held.shape == keys.shape
-    if same and not training:
+    if same and not training and may_look_at(keys):
         same = bool((held.to(keys) - keys).abs().amax() <= _SAME_SOURCE * keys.abs().amax())
     if not same:
         raise ValueError(

@@ -10,13 +10,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPast,
-    CausalLMOutputWithPast,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutputWithPast,
-    TokenClassifierOutput,
-)
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple, logging
 from transformers.utils.deprecation import deprecate_kwarg
@@ -24,6 +17,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .auxiliary import with_auxiliary
 from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_checks import check_alone
@@ -32,6 +26,13 @@ from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
+from .outputs import (
+    TxBaseModelOutputWithPast,
+    TxCausalLMOutput,
+    TxQuestionAnsweringOutput,
+    TxSequenceClassifierOutputWithPast,
+    TxTokenClassifierOutput,
+)
 from .serving import past_length
 
 logger = logging.get_logger(__name__)
@@ -73,7 +74,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
         seq_idx: torch.Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPast:
+    ) -> TxBaseModelOutputWithPast:
         """Compute the states of all positions.
 
         Args:
@@ -107,7 +108,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             )
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
-        hidden_states = self.run(
+        hidden_states, aux_losses = self.run(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -119,7 +120,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             output_attentions=output_attentions,
             **kwargs,
         )
-        return BaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache)
+        return TxBaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache, aux_losses=aux_losses)
 
 
 class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
@@ -204,7 +205,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> CausalLMOutputWithPast:
+    ) -> TxCausalLMOutput:
         """Predict the token after every position. For the other arguments see [`TxDecoderModel.forward`].
 
         Args:
@@ -236,13 +237,14 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
-        return CausalLMOutputWithPast(
+        loss, logits = self.loss_and_logits(outputs, targets, logits_to_keep, skip_logits)
+        return TxCausalLMOutput(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -269,7 +271,7 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> SequenceClassifierOutputWithPast:
+    ) -> TxSequenceClassifierOutputWithPast:
         """Classify every row. For the other arguments see [`TxDecoderModel.forward`].
 
         Args:
@@ -306,12 +308,14 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
-        return SequenceClassifierOutputWithPast(
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxSequenceClassifierOutputWithPast(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -338,7 +342,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> TokenClassifierOutput:
+    ) -> TxTokenClassifierOutput:
         """Classify every token. For the other arguments see [`TxDecoderModel.forward`].
 
         Args:
@@ -366,8 +370,13 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
             **kwargs,
         )
         loss, logits = self.classify(outputs.last_hidden_state, labels, num_items_in_batch)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxTokenClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -394,7 +403,7 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> QuestionAnsweringModelOutput:
+    ) -> TxQuestionAnsweringOutput:
         """Score every position as begin and end of the answer. For the other arguments see
         [`TxDecoderModel.forward`].
 
@@ -426,12 +435,14 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         loss, start_logits, end_logits = question_answering(
             self.qa_outputs(outputs.last_hidden_state), start_positions, end_positions, num_items_in_batch
         )
-        return QuestionAnsweringModelOutput(
+        loss = with_auxiliary(loss, outputs.aux_losses, start_positions, num_items_in_batch, self.training)
+        return TxQuestionAnsweringOutput(
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 

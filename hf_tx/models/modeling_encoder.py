@@ -8,20 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPooling,
-    MaskedLMOutput,
-    MultipleChoiceModelOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .auxiliary import with_auxiliary
 from .block import TxBlock
 from .configuration_encoder import TxEncoderConfig
 from .feed_forward import build_activation
@@ -30,6 +23,14 @@ from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
 from .norms import build_norm
+from .outputs import (
+    TxBaseModelOutputWithPooling,
+    TxMaskedLMOutput,
+    TxMultipleChoiceOutput,
+    TxQuestionAnsweringOutput,
+    TxSequenceClassifierOutput,
+    TxTokenClassifierOutput,
+)
 
 
 class TxEncoderPreTrainedModel(TxPreTrainedModel):
@@ -91,7 +92,7 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
         seq_idx: torch.Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPooling:
+    ) -> TxBaseModelOutputWithPooling:
         """Compute the states of all positions.
 
         Args:
@@ -125,7 +126,7 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
                 )
         output_attentions = pop_flags(kwargs, self.config)
         kwargs.pop("use_cache", None)
-        hidden_states = self.run(
+        hidden_states, aux_losses = self.run(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -138,7 +139,9 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
             **kwargs,
         )
         pooled = self.pooler(hidden_states, attention_mask) if self.pooler is not None else None
-        return BaseModelOutputWithPooling(last_hidden_state=hidden_states, pooler_output=pooled)
+        return TxBaseModelOutputWithPooling(
+            last_hidden_state=hidden_states, pooler_output=pooled, aux_losses=aux_losses
+        )
 
 
 class HeadTransform(nn.Module):
@@ -192,7 +195,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         labels: torch.LongTensor | None = None,
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> MaskedLMOutput:
+    ) -> TxMaskedLMOutput:
         """Predict the token at every position. For the other arguments see [`TxEncoderModel.forward`].
 
         Args:
@@ -218,9 +221,13 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, 0, skip_logits)
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss, logits = self.loss_and_logits(outputs, targets, 0, skip_logits)
+        return TxMaskedLMOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -262,7 +269,7 @@ class TxEncoderForSequenceClassification(_TextScorer):
         labels: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> SequenceClassifierOutput:
+    ) -> TxSequenceClassifierOutput:
         """Classify every row. For the other arguments see [`TxEncoderModel.forward`].
 
         Args:
@@ -289,8 +296,13 @@ class TxEncoderForSequenceClassification(_TextScorer):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxSequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -311,7 +323,7 @@ class TxEncoderForMultipleChoice(_TextScorer):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> MultipleChoiceModelOutput:
+    ) -> TxMultipleChoiceOutput:
         """Score every choice. For the other arguments see [`TxEncoderModel.forward`].
 
         Args:
@@ -347,8 +359,13 @@ class TxEncoderForMultipleChoice(_TextScorer):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, "single_label_classification", num_items_in_batch)
-        return MultipleChoiceModelOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxMultipleChoiceOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -374,7 +391,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> TokenClassifierOutput:
+    ) -> TxTokenClassifierOutput:
         """Classify every token. For the other arguments see [`TxEncoderModel.forward`].
 
         Args:
@@ -400,8 +417,13 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
             **kwargs,
         )
         loss, logits = self.classify(self.transform(outputs.last_hidden_state), labels, num_items_in_batch)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxTokenClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -427,7 +449,7 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         end_positions: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> QuestionAnsweringModelOutput:
+    ) -> TxQuestionAnsweringOutput:
         """Score every position as begin and end of the answer. For the other arguments see
         [`TxEncoderModel.forward`].
 
@@ -456,12 +478,14 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         )
         scores = self.qa_outputs(self.transform(outputs.last_hidden_state))
         loss, start_logits, end_logits = question_answering(scores, start_positions, end_positions, num_items_in_batch)
-        return QuestionAnsweringModelOutput(
+        loss = with_auxiliary(loss, outputs.aux_losses, start_positions, num_items_in_batch, self.training)
+        return TxQuestionAnsweringOutput(
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
 from .position import POSITIONS, Position, PositionScheme
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -84,7 +84,8 @@ class AlibiPositions(PositionScheme):
         self.slopes = alibi_slopes(config.num_attention_heads)
 
     def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
-        slopes = torch.tensor(self.slopes, device=distance.device, dtype=torch.float32)
+        # Not waited for: what is copied is staged by then.
+        slopes = torch.tensor(self.slopes, dtype=torch.float32).to(distance.device, non_blocking=True)
         return (-slopes[:, None, None] * distance.abs().float())[None].to(dtype)
 
 

@@ -68,6 +68,8 @@ class TableBuilder(datasets.ArrowBasedBuilder):
 
     def _table(self, rows: list[tables.Row], where: str) -> pa.Table:
         columns = list(dict.fromkeys(column for row in rows for column in row))
+        if not columns:
+            raise ValueError(f"{where} have no columns")
         features = self.info.features
         if features is not None:
             if more := set(columns) - set(features):

@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 #: By the ending of a file: what of the library `datasets` reads it if `read_rows` does not.
 TABLES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
-_SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+_SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 def read_rows(path: str | os.PathLike[str], opened: Any = None, separator: str | None = None) -> Iterator[Row]:
     """Read the rows of a `.csv`, `.tsv`, `.json` or `.jsonl` file, compressed or not, one at a time.
 
-    What separates the cells of a csv is what its header has: a comma, or else a semicolon, or else a tab.
+    What separates the cells of a csv is what its header has: a comma, a semicolon, a tab or a vertical bar.
 
     Args:
         path: the file.
@@ -76,6 +76,11 @@ def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bo
                 continue
             if not header:
                 header = _names(row, name, line)
+                if len(header) == 1 and any(other in header[0] for other in _SEPARATORS):
+                    logger.warning(
+                        f"{name}: one column, {header[0]!r}: cells are separated by "
+                        f"{_SEPARATORS.get(separator, repr(separator))}, and its first line has none outside of quotes."
+                    )
                 continue
             if len(row) != len(header):
                 between = f"{_SEPARATORS.get(separator, repr(separator))} between them"

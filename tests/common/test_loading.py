@@ -3,11 +3,14 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import transformers as hf
+from huggingface_hub import errors
 
 import hf_tx
+import hf_tx.common.loading
 from hf_tx.common.loading import loading
 
 
@@ -47,3 +50,30 @@ def test_a_model_that_reads_more_than_text_names_its_text_model(config: Any, tmp
     config().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"from_hf\(model\.language_model\)"):
         hf_tx.from_hf(tmp_path)
+
+
+def _of_the_library(cause: Exception, said: str) -> OSError:
+    error = OSError(said)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "offline", "message"),
+    [
+        (errors.LocalEntryNotFoundError("a"), False, "no such folder here, the Hub cannot be reached, and its cache"),
+        (errors.LocalEntryNotFoundError("a"), True, r"the Hub is not asked \(HF_HUB_OFFLINE is set\), and its cache"),
+        (errors.RepositoryNotFoundError("a", response=Mock()), False, "on the Hub none of this name that you"),
+        (errors.GatedRepoError("a", response=Mock()), False, "SAID BY THE LIBRARY"),
+    ],
+)
+def test_a_name_that_the_hub_does_not_give(
+    cause: Exception, offline: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hf_tx.common.loading, "is_offline_mode", lambda: offline)
+    with (
+        pytest.raises(OSError, match=f"^--model owner/nme: cannot be loaded: [^:]*{message}") as caught,
+        loading("--model", "owner/nme"),
+    ):
+        raise _of_the_library(cause, "SAID BY THE LIBRARY")
+    assert ("SAID BY THE LIBRARY" in str(caught.value)) == isinstance(cause, errors.GatedRepoError)

@@ -402,6 +402,7 @@ def test_dividing_all_positions_wants_training(
     assert perplexity(hf_tx.extend_context(copy.deepcopy(model), EVALUATED, "linear"), characters) > unscaled
 
 
+@pytest.mark.slow
 def test_beyond_the_trained_length_interpolated_positions_are_better_than_new_ones(
     characters: tuple[torch.Tensor, int],
 ) -> None:

@@ -136,6 +136,9 @@ def test_another_model(make):
     states(small, tokens(2, 3), cache=cache, use_cache=True)
     with pytest.raises(ValueError, match="heads of 8 features and the model of 4: it belongs to another model"):
         states(other, tokens(2, 1), cache=cache, use_cache=True)
+    grouped = shared("decoder", num_key_value_heads=1)
+    with pytest.raises(ValueError, match=r"cache has \d key heads and the model 1: it belongs to another model"):
+        states(grouped, tokens(2, 1), cache=cache, use_cache=True)
     deep = shared("decoder", num_hidden_layers=3)
     for cache, model, found, wanted in ((make(deep), small, 3, 2), (make(small), deep, 2, 3)):
         with pytest.raises(ValueError, match=f"cache has {found} layers and the model {wanted}"):

@@ -67,7 +67,6 @@ def assert_equals_rows(model, output, mask=MASK, **inputs):
             position_type=POSITION_TYPES,
             backend=(*BACKENDS, "tiled", "banded"),
         ),
-        together=["mixers", "position_type"],
         valid=lambda case: case["backend"] != "banded" or case["mixers"] != "full",
     ),
 )
@@ -115,7 +114,6 @@ def in_parts(model, sizes, cache, mask=MASK):
             cache=["dynamic", "static"],
             sizes=[(7, 8), (3, 1, 5, 1, 1, 4), (1,) * 15],
         ),
-        together=["mixers", "cache", "backend"],
         valid=lambda case: (
             (case["backend"] != "banded" or case["mixers"] != "full")
             and (case["cache"] != "static" or case["mixers"] != "sliding")
@@ -202,6 +200,40 @@ def test_a_second_turn_generates_what_it_does_alone(mixers, position_type, backe
     for idx, row in enumerate(rows_of(mask)):
         alone = model.generate(row[None], attention_mask=torch.ones_like(row[None]), **arguments)[:, -6:]
         assert torch.equal(together[idx : idx + 1], alone)
+
+
+@pytest.mark.parametrize(
+    ("mixers", "position_type"),
+    [("sliding,full", "rope"), ("sliding", "alibi"), ("chunked", "rope"), ("full", "alibi")],
+)
+def test_a_conversation_of_two_turns_goes_on_with_a_cache_of_all_tokens(mixers, position_type):
+    model = shared("decoder", "sdpa", "lm", mixers=mixers, position_type=position_type)
+    arguments = dict(do_sample=False, eos_token_id=None, return_dict_in_generate=True)
+    first, second = [tokens(5), tokens(3, seed=1)], [tokens(5, seed=2), tokens(2, seed=3)]
+    # Padded on the left: a pad before the second turn of the second row is one between its tokens.
+    masks = [torch.tensor(mask) for mask in ([[1] * 5, [0, 0, 1, 1, 1]], [[1] * 5, [0, 0, 0, 1, 1]])]
+
+    def answers(cache):
+        turn = model.generate(
+            batch_of(first, masks[0]), attention_mask=masks[0], cache=cache, max_new_tokens=2, **arguments
+        )
+        text = torch.cat((turn.sequences, batch_of(second, masks[1])), dim=1)
+        mask = torch.cat((masks[0], torch.ones_like(masks[0][:, :2]), masks[1]), dim=1)
+        turn = model.generate(text, attention_mask=mask, cache=turn.past_key_values, max_new_tokens=6, **arguments)
+        return turn.sequences[:, -6:]
+
+    together = answers(DynamicCache())
+    for idx in range(2):
+        answer = model.generate(first[idx][None], max_new_tokens=2, **arguments).sequences
+        text = torch.cat((answer, second[idx][None]), dim=1)
+        assert torch.equal(
+            model.generate(text, max_new_tokens=6, **arguments).sequences[:, -6:], together[idx : idx + 1]
+        )
+    if "sliding" in mixers:
+        with pytest.raises(ValueError, match=r"Begin the first turn with cache=DynamicCache\(\), in generate\(\) too"):
+            answers(None)
+    else:
+        assert torch.equal(answers(None), together)
 
 
 @pytest.mark.parametrize("mixers", ["full", "sliding"])

@@ -161,3 +161,24 @@ def test_generate_may_be_given_the_tokenizer_of_its_stop_strings():
     for family in ("decoder", "encoder_decoder"):
         model = build(family, head="lm")
         assert model.generate(tokens(1, 4), max_new_tokens=2, eos_token_id=None, tokenizer=object()).shape[0] == 1
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
+@pytest.mark.parametrize("head", ["base", "lm"])
+def test_the_places_of_older_loops_are_those_of_the_cache(family, head):
+    model, text = shared(family, head=head), tokens(2, 6)
+
+    def call(part, cache, **kwargs):
+        if family == "decoder":
+            return model(input_ids=part, cache=cache, use_cache=True, **kwargs)
+        return model(input_ids=text, decoder_input_ids=part, cache=cache, use_cache=True, **kwargs)
+
+    with torch.no_grad():
+        expected = call(text, None)[0]
+        output = call(text[:, :4], None, cache_position=torch.arange(4))
+        cache = output.past_key_values
+        output = call(text[:, 4:], cache, cache_position=torch.arange(4, 6))
+        assert_close(output[0], expected[:, 4:])
+        for wrong in (torch.arange(2), torch.tensor([6, 8])):
+            with pytest.raises(ValueError, match=f"cache_position begins at {wrong[0]}, and the cache holds 6 tokens"):
+                call(text[:, :2], cache, cache_position=wrong)

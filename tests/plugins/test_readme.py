@@ -144,14 +144,13 @@ def test_the_document_shows_a_whole_distribution() -> None:
 
 
 def test_train_save_and_load(site: Path, tmp_path: Path) -> None:
-    """Each step in a clean process: with hf_tx, without it, and without the plug-in."""
-    ran(TRAIN, tmp_path, site)
+    """Each in a clean process: with hf_tx, without it, and without the plug-in."""
+    ran(TRAIN + WITH_HF_TX, tmp_path, site)
     config = json.loads((tmp_path / "checkpoint" / "config.json").read_text("utf-8"))
     assert config["plugins"] == {"acme": {"distribution": "acme-tx", "version": "1.2"}}
     assert not [path for path in (tmp_path / "checkpoint").rglob("*") if "acme" in path.name], (
         "its code does not travel"
     )
-    ran(WITH_HF_TX, tmp_path, site)
     ran(WITHOUT_HF_TX, tmp_path, site)
     ran(WITHOUT_THE_PLUGIN, tmp_path)
 

@@ -79,7 +79,7 @@ def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "rows.jsonl", '\n{"a": 1}\n \n\n{"a": 2}') == [{"a": 1}, {"a": 2}]
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_the_header_says_what_separates_cells(
     tmp_path: Path, separator: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,6 +87,15 @@ def test_the_header_says_what_separates_cells(
     rows = rows_of(tmp_path / "rows.csv", text)
     assert rows == [{"text": f"a{separator}b", "la,bel": "3,5"}, {"text": "c, d", "la,bel": "4"}]
     assert "cells are separated by a" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "header"), [("a.tsv", "text,label"), ("a.tsv", "text|label"), ("a.csv", '"a,b"')])
+def test_one_column_whose_name_holds_a_separator_is_told(
+    tmp_path: Path, name: str, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows_of(tmp_path / name, f"{header}\nx\n")
+    column = header.strip('"')
+    assert f"one column, '{column}': cells are separated by a " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -99,6 +108,7 @@ def test_the_header_says_what_separates_cells(
         ("a.csv", 'a,b\n"x,2\n1,"2"\n', "line 2 begins a row with broken quotes"),
         ("a.csv", "\na,b,a\n1,2,3\n", "line 2 names the column 'a' twice"),
         ("a.csv", "text;note,label\nx,1\n", "line 1 has a comma and a semicolon, so that"),
+        ("a.csv", "text|note,label\nx,1\n", "line 1 has a comma and a vertical bar, so that"),
         ("a.csv", "a,b\n", "cannot be read: it holds no rows"),
         ("a.csv", b"a,b\n1,\0\n", "is not UTF-8 text: a NUL byte at byte offset 6"),
         ("a.jsonl", '{"a": 1}\n\n{"a": }\n', "line 3 is no JSON: Expecting value at character 7"),
@@ -107,6 +117,7 @@ def test_the_header_says_what_separates_cells(
         ("a.jsonl", '{"a": 1, "a": 2}\n', "line 1 is no JSON: a name stands twice in a, a"),
         ("a.json", '[{"a": 1},\n {"a": 2]', "line 2 is no JSON"),
         ("a.json", '["x"]', "begins no array of objects"),
+        ("a.jsonl", "{}\n{}\n", "rows 1 to 2 have no columns"),
     ],
 )
 def test_a_broken_table_is_refused_by_line(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
