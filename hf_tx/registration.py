@@ -58,7 +58,7 @@ def fill_peft_tables(constants: ModuleType) -> None:
         constants: the module `peft.utils.constants`.
     """
     ours = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm", "norm": "norm"}
-    norms, of_plugins = set(ours.values()), {}
+    norms, of_plugins = set(ours.values()), dict[str, str]()
     for registry in REGISTRIES:
         for name in registry:
             declared = dict.fromkeys(registry.get(name).adapter_targets)

@@ -232,11 +232,11 @@ def check_cross_mixer(
         ValueError: the name is unknown, or there is no reference.
         ImportError: the cross mixer belongs to a plug-in that cannot be used.
     """
-    given = isinstance(name_or_spec, CrossMixer)
-    name = "cross" if given else name_or_spec
-    spec = name_or_spec if given else CROSS_MIXERS.get(name)
-    reference = reference or (None if given else CROSS_REFERENCES.get(name)) or resolve_reference(spec)
+    given = name_or_spec if isinstance(name_or_spec, CrossMixer) else None
+    name = name_or_spec if isinstance(name_or_spec, str) else "cross"
+    spec = given or CROSS_MIXERS.get(name)
+    reference = reference or (CROSS_REFERENCES.get(name) if given is None else None) or resolve_reference(spec)
     if reference is None:
         raise ValueError(f"cross mixer {name!r} has no reference to compare with; give reference=.")
     checks = CROSS_CHECKS.of(f"cross_mixer {name}", CrossSubject(name, reference))
-    return registered_while_run(checks, CROSS_MIXERS, name, spec) if given else checks
+    return checks if given is None else registered_while_run(checks, CROSS_MIXERS, name, given)

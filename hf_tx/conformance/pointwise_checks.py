@@ -3,6 +3,7 @@
 encoder with large random weights, against their reference."""
 
 import copy
+import functools
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
@@ -117,7 +118,7 @@ def gradients_equal_reference(subject: PointwiseSubject) -> None:
     for what, module in subject.each():
         inputs = inputs_of(2, LENGTH)
         _, actual = forward_and_gradients(module, module, inputs)
-        _, expected = forward_and_gradients(lambda x, module=module: subject.expected(module, x), module, inputs)
+        _, expected = forward_and_gradients(functools.partial(subject.expected, module), module, inputs)
         assert_gradients_close(actual, expected, what)
 
 

@@ -269,12 +269,12 @@ def check_position(
     """
     if isinstance(name_or_class, type):
         name_or_class = Position(name_or_class)
-    given = isinstance(name_or_class, Position)
-    name = "position" if given else name_or_class
-    spec = name_or_class if given else POSITIONS.get(name)
-    if reference is None and not given:
+    given = name_or_class if isinstance(name_or_class, Position) else None
+    name = name_or_class if isinstance(name_or_class, str) else "position"
+    spec = given or POSITIONS.get(name)
+    if reference is None and given is None:
         reference = POSITION_REFERENCES.get(name)
     if reference is None and spec.reference is not None:
         reference = PositionReference(**resolve_reference(spec))
     checks = POSITION_CHECKS.of(f"position {name}", PositionSubject(name, reference))
-    return registered_while_run(checks, POSITIONS, name, spec) if given else checks
+    return checks if given is None else registered_while_run(checks, POSITIONS, name, given)

@@ -44,7 +44,7 @@ def _own(module: nn.Module) -> dict[str, torch.Tensor]:
 def _unset(model: Any, module: nn.Module, own: dict[str, torch.Tensor]) -> list[str]:
     """Return the names of what is not written to where a module is initialised, tried on a twin without memory."""
     tensors = {name: torch.empty_like(tensor, device="meta", requires_grad=False) for name, tensor in own.items()}
-    held = {
+    held: dict[str, dict[str, Any]] = {
         "_parameters": {name: nn.Parameter(tensors[name], False) for name in own if name in module._parameters},
         "_buffers": {name: tensors[name] for name in own if name in module._buffers},
     }

@@ -45,6 +45,15 @@ def test_a_decoder_computes_what_its_encoder_does_without_what_comes(mixer: str,
         assert_close(decoder(text).logits, torch.stack(expected, dim=1))
 
 
+def test_biases_of_every_layer_keep_the_buckets_before_a_position() -> None:
+    settings: dict[str, Any] = dict(position_type="relative", relative_attention_per_layer=True, num_hidden_layers=1)
+    encoder = build("encoder", head="lm", mlm_head_transform=False, **settings)
+    decoder, text = hf_tx.warm_start_decoder(encoder), tokens(2, 14)
+    with torch.no_grad():
+        expected = [encoder(text[:, : end + 1]).logits[:, -1] for end in range(text.shape[1])]
+        assert_close(decoder(text).logits, torch.stack(expected, dim=1))
+
+
 def test_a_layer_with_a_window_of_its_own_reaches_as_far_back() -> None:
     windows = {0: dict(sliding_window=2), 1: dict(sliding_window=5)}
     encoder = build("encoder", mixers="sliding", per_layer_config=windows)
