@@ -6,13 +6,20 @@ A part declares the names of its terms in an attribute `auxiliary_losses`. It is
 which is left out where nobody collects them, and adds each term with its factor, once in every call:
 
 ```python
-class Router(nn.Module):
-    auxiliary_losses = ("balance",)
+>>> import torch
+>>> class Scaled(torch.nn.Linear):
+...     auxiliary_losses = ("size",)
+...
+...     def forward(self, hidden_states, losses=None):
+...         output = super().forward(hidden_states)
+...         if losses is not None:
+...             losses.add("size", 0.01 * output.square().mean())
+...         return output
+>>> losses = AuxiliaryLosses(Scaled.auxiliary_losses)
+>>> output = call_part(Scaled(4, 4), losses, torch.ones(2, 3, 4))
+>>> list(losses.terms)
+['size']
 
-    def forward(self, hidden_states, losses=None):
-        ...
-        if losses is not None:
-            losses.add("balance", self.factor * imbalance)
 ```
 
 Parts are mixers, attention to an encoder, feed-forward layers, the norms of layers and of the stack, and position
