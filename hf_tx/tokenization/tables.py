@@ -79,7 +79,7 @@ def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bo
                 if len(header) == 1 and any(other in header[0] for other in _SEPARATORS):
                     logger.warning(
                         f"{name}: one column, {header[0]!r}: cells are separated by "
-                        f"{_SEPARATORS.get(separator, repr(separator))}, and its first line has none outside of quotes."
+                        f"{_SEPARATORS.get(separator, repr(separator))}, and the first line has none outside quotes."
                     )
                 continue
             if len(row) != len(header):
