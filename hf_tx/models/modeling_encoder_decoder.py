@@ -253,7 +253,8 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
                 raise ValueError(f"{name}: encoder-decoders take no packed documents; give every document a row.")
         if kwargs.pop("is_causal", None) is not None:
             raise ValueError("is_causal: the encoder of an encoder-decoder is bidirectional and its decoder causal.")
-        check_keywords(self, self.config._attn_implementation, kwargs)
+        own_cache = getattr(cache, "self_attention_cache", cache)
+        check_keywords(self, self.config._attn_implementation, kwargs, own_cache)
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(
                 f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "
