@@ -29,6 +29,8 @@ from .trainer import UNFINISHED, NonFiniteLoss, TxTrainer
 
 #: What the Trainer adds to measures.
 _TIMES = ("runtime", "_per_second", "_preparation_time")
+#: What it adds of the training.
+_STATE = ("epoch", "num_input_tokens_seen")
 # Options of which the library takes any number, and fails late or does nothing.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
@@ -483,4 +485,4 @@ def measures_of(trainer: Any) -> dict[str, Any]:
         found = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
     finally:
         trainer.label_smoother = smoother
-    return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
+    return {name: value for name, value in found.items() if name not in _STATE and not name.endswith(_TIMES)}
