@@ -2,12 +2,20 @@
 """Options as the command line spells them."""
 
 import json
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
 def flag(name: str) -> str:
     """Return how a command line spells an option: `--max-length` for `max_length`."""
     return f"--{name.replace('_', '-')}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question that names what is spelt most alike, to go after an unknown name; nothing if none is near."""
+    close = get_close_matches(name, list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def json_option(arguments: Any, name: str) -> dict[str, Any]:

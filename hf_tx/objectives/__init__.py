@@ -11,11 +11,17 @@ from .packing import pack_documents, pack_for_causal_lm
 from .prefix_lm import PrefixLM
 from .span_corruption import SpanCorruption
 
-#: The objectives by name.
+#: The objectives by name. The first of a family is what it learns if nothing else is said.
 OBJECTIVES: dict[str, type[Objective]] = {
     objective.name: objective
     for objective in (CausalLM, PrefixLM, MaskedLM, Contrastive, SpanCorruption, Denoising, Continuation)
 }
+
+
+def objectives_of(family: str) -> list[str]:
+    """Return the names of the objectives that a family of models can learn, the default first."""
+    return [name for name, kind in OBJECTIVES.items() if family in kind.families]
+
 
 __all__ = [
     "OBJECTIVES",
@@ -31,6 +37,7 @@ __all__ = [
     "SpanCorruption",
     "TokenObjective",
     "continuation_pairs",
+    "objectives_of",
     "pack_documents",
     "pack_for_causal_lm",
 ]

@@ -31,6 +31,9 @@ class CausalLM(TokenObjective):
     name = "causal-lm"
     families = ("decoder",)
     auto_class = AutoModelForCausalLM
+    pipeline_tag = "text-generation"
+    token_ids = ("pad_token_id", "bos_token_id", "eos_token_id")
+    text_task = "causal-lm"
     needs = ("pad_token", "eos_token")
 
     def features(self) -> dict[str, Any]:

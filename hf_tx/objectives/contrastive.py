@@ -42,6 +42,7 @@ class Contrastive(Objective):
     name = "contrastive"
     families = ("encoder",)
     auto_class = AutoModel
+    pipeline_tag = "sentence-similarity"
     columns = ("anchor", "positive")
     takes_more_columns = True
     honours = ("prediction_loss_only",)  # what is trained is a module around the model

@@ -50,6 +50,7 @@ class MaskedLM(TokenObjective):
     name = "masked-lm"
     families = ("encoder",)
     auto_class = AutoModelForMaskedLM
+    pipeline_tag = "fill-mask"
     needs = ("pad_token", "mask_token")
     reads = ("input_ids", "labels", "position_ids", "word_ids")
 

@@ -30,7 +30,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from itertools import tee
 from numbers import Integral, Real
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -74,6 +74,15 @@ class Objective(ABC):
     auto_class: ClassVar[Any]
     #: The tokens that the tokenizer must have.
     needs: ClassVar[tuple[str, ...]] = ("pad_token",)
+    #: Sentinels (`<extra_id_0>` ...) of a tokenizer that is trained for it.
+    extra_ids: ClassVar[int] = 0
+    #: The fields of the config that the tokenizer decides, beside `vocab_size`.
+    token_ids: ClassVar[tuple[str, ...]] = ("pad_token_id",)
+    #: The Hub's name of what a model that has learnt it does, for a card.
+    pipeline_tag: ClassVar[str]
+    #: The task of `evaluate_texts` that scores plain text by what is learnt, in bits per byte and perplexity; None
+    #: where the loss is all that is measured.
+    text_task: ClassVar[Literal["causal-lm"] | None] = None
     #: The columns of a dataset that `prepare` reads.
     columns: ClassVar[tuple[str, ...]] = ("text",)
     takes_more_columns: ClassVar[bool] = False
@@ -110,6 +119,10 @@ class Objective(ABC):
     def _set_up(self) -> None:
         """Check what is the objective's own, and compute what it needs."""
         return
+
+    def token_fields(self) -> dict[str, Any]:
+        """Return the fields of a new model's config that the tokenizer decides."""
+        return {"vocab_size": len(self.tokenizer), **{name: getattr(self.tokenizer, name) for name in self.token_ids}}
 
     def set_epoch(self, epoch: int) -> None:
         """Say that a new pass over the data begins, in which everything is drawn anew."""
@@ -305,6 +318,8 @@ class SourceObjective(TokenObjective):
 
     families = ("encoder-decoder",)
     auto_class = AutoModelForSeq2SeqLM
+    pipeline_tag = "text2text-generation"
+    token_ids: ClassVar[tuple[str, ...]] = ("pad_token_id", "eos_token_id")
     needs: ClassVar[tuple[str, ...]] = ("pad_token", "eos_token")
     reads = ("input_ids",)
 

@@ -33,6 +33,8 @@ class PrefixLM(TokenObjective):
     name = "prefix-lm"
     families = ("decoder",)
     auto_class = AutoModelForCausalLM
+    pipeline_tag = "text-generation"
+    token_ids = ("pad_token_id", "bos_token_id", "eos_token_id")
     needs = ("pad_token", "eos_token")
     reads = ("input_ids", "labels")
 

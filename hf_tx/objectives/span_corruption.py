@@ -31,6 +31,7 @@ class SpanCorruption(SourceObjective):
     mean_noise_span_length: float = 3.0
 
     name = "span-corruption"
+    extra_ids = 100
 
     def _set_up(self) -> None:
         if not 0 < self.noise_density < 1 or self.mean_noise_span_length < 1:

@@ -196,7 +196,7 @@ class Finetuning(Run):
         self.trainable = self.model.num_parameters(only_trainable=True)
 
     @property
-    def task(self) -> str:
+    def pipeline_tag(self) -> str:
         """The Hub's name of what the model does."""
         return self.for_task.hub_name
 

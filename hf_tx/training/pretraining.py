@@ -14,11 +14,11 @@ from transformers.utils import logging
 from ..common.checkpoint_files import check_files
 from ..common.columns import iter_columns, iter_pieces
 from ..common.loading import loading
-from ..common.options import json_option
+from ..common.options import did_you_mean, json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
 from ..models.losses import IGNORE
-from ..objectives import OBJECTIVES, Objective
+from ..objectives import OBJECTIVES, Objective, objectives_of
 from ..objectives.objective import TokenObjective
 from ..objectives.texts import iter_encoded
 from ..tokenization import train_tokenizer
@@ -40,12 +40,12 @@ from .trainer import TxTrainer
 
 logger = logging.get_logger(__name__)
 
-# The fields of the config that `Recipe.token_fields` gives.
-_OF_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"}
-_DEFAULT_OBJECTIVE = {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
+# The fields of the config that the tokenizer decides, whatever is learnt.
+_OF_TOKENIZER = {"vocab_size"}.union(*(kind.token_ids for kind in OBJECTIVES.values()))
 # Rows of which a unigram model counts the labels.
 _MOST_COUNTED = 10_000
-_TASKS = {"decoder": "text-generation", "encoder": "fill-mask", "encoder-decoder": "text2text-generation"}
+# Objectives that measure plain text, whatever the domain.
+_OF_TEXT = [name for name, kind in OBJECTIVES.items() if kind.text_task is not None]
 _LIMIT = (
     "It is a small model, trained for a short time: it knows few facts, and what it writes is not to be relied on."
 )
@@ -60,7 +60,9 @@ class PretrainingArguments(RunArguments):
     )
     objective: str | None = field(
         default=None,
-        metadata={"help": f"What it learns: {', '.join(OBJECTIVES)}. Default: causal-lm, masked-lm, span-corruption."},
+        metadata={
+            "help": f"What it learns: {', '.join(OBJECTIVES)}. Default: the first of these that the family can learn."
+        },
     )
     objective_options: str = field(
         default="{}", metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
@@ -78,7 +80,10 @@ class PretrainingArguments(RunArguments):
     num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
     other_text: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "Text files of another domain, for bits per byte there: of causal-lm."},
+        metadata={
+            "action": "extend",
+            "help": f"Text files of another domain, for bits per byte there: of {', '.join(_OF_TEXT)}.",
+        },
     )
     streaming: bool = field(
         default=False,
@@ -105,11 +110,14 @@ class PretrainingArguments(RunArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.objective = self.objective or _DEFAULT_OBJECTIVE[self.family]
+        fits = objectives_of(self.family)
+        self.objective = self.objective or fits[0]
         if self.objective not in OBJECTIVES:
-            raise ValueError(f"--objective {self.objective}: must be one of {', '.join(OBJECTIVES)}.")
-        if self.family not in OBJECTIVES[self.objective].families:
-            fits = [name for name, kind in OBJECTIVES.items() if self.family in kind.families]
+            raise ValueError(
+                f"--objective {self.objective}: must be one of {', '.join(OBJECTIVES)}"
+                f"{did_you_mean(self.objective, OBJECTIVES)}."
+            )
+        if self.objective not in fits:
             raise ValueError(
                 f"--objective {self.objective}: is not for --family {self.family}, which learns {', '.join(fits)}."
             )
@@ -117,8 +125,10 @@ class PretrainingArguments(RunArguments):
             raise ValueError(
                 f"--encoder-mixers, --decoder-mixers: --family {self.family} has one stack; use --mixers."
             )
-        if self.other_text and self.objective != "causal-lm":
-            raise ValueError(f"--other-text: is measured of causal-lm alone, not of {self.objective}; leave it out.")
+        if self.other_text and self.objective not in _OF_TEXT:
+            raise ValueError(
+                f"--other-text: is measured of {', '.join(_OF_TEXT)} alone, not of {self.objective}; leave it out."
+            )
         check_streaming(self)
         self.output = self.output or f"runs/{self.family}-{self.objective}"
 
@@ -171,14 +181,11 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     other_texts = {path: load_measured(text=[path]) for path in arguments.other_text}
     for split in (train, held_out):
         check_columns(split, columns)
-    tokenizer = _tokenizer(arguments, options, train, columns, kind.needs)
+    tokenizer = _tokenizer(arguments, options, train, columns, kind)
     set_seed(options.seed)
     objective = make_objective(kind, tokenizer, arguments.context_length, options.seed, objective_options)
-    recipe = RECIPES[arguments.family]
-    tokens = recipe(tokenizer, arguments.context_length).token_fields()
-    model = kind.auto_class.from_config(
-        recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
-    )
+    config = RECIPES[arguments.family].config(**objective.token_fields(), **config_fields)
+    model = kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation)
     with options.main_process_first(desc="the rows"):
         if arguments.streaming:
             rows = stream_rows(objective, train, columns, options, arguments.shuffle_buffer_size)
@@ -199,7 +206,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         check_resumed(trainer, options.resume_from_checkpoint, model.config)
     trainer.check_first_batch()
     arguments.prepare_push(options, model)
-    texts = (train, held_out, columns[0]) if kind.columns == ("text",) else None
+    texts = (train, held_out, columns[0]) if kind.text_task is not None else None
     return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
 
 
@@ -222,9 +229,9 @@ class Pretraining(Run):
         self.objective, self.texts, self.other_texts = objective, texts, other_texts
 
     @property
-    def task(self) -> str:
+    def pipeline_tag(self) -> str:
         """The Hub's name of what the model does."""
-        return "sentence-similarity" if self.objective.name == "contrastive" else _TASKS[self.arguments.family]
+        return self.objective.pipeline_tag
 
     @property
     def summary(self) -> str:
@@ -281,8 +288,8 @@ class Pretraining(Run):
         return {"objective": self.arguments.objective, "tokens of a row": self.arguments.context_length}
 
     def measure(self) -> list[Result]:
-        """Measure the held-out data beside a unigram model: the loss of the objective, or where the next token is
-        predicted, bits per byte and perplexity."""
+        """Measure the held-out data beside a unigram model: the loss of the objective and, where it scores plain text,
+        bits per byte and perplexity."""
         arguments = self.arguments
         loss = measures_of(self.trainer)["loss"]
         command = self.measured_by(
@@ -291,13 +298,13 @@ class Pretraining(Run):
             context_length=arguments.context_length,
             seed=self.objective.seed,
         )
-        if self.objective.name != "causal-lm" or self.texts is None:
+        if self.texts is None:
             return [self.result("loss", loss, command, *self._unigram_loss())]
         found = [self.result("loss", loss, command)]
         train, held_out, column = self.texts
         unigram, name = self._unigram(train, column)
         measured, baseline = self._score(held_out, column, unigram)
-        command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
+        command = self.measured_by(task=self.objective.text_task, context_length=arguments.context_length)
         for metric, value, beside in (
             ("bits_per_byte", measured.bits_per_byte, measured.bits_per_byte_of(baseline)),
             ("perplexity", measured.perplexity, baseline.perplexity),
@@ -331,17 +338,20 @@ class Pretraining(Run):
         measured, baseline = self._score(rows, "text", unigram)
         beside = measured.bits_per_byte_of(baseline)
         found_by = {"text": [path]}
-        command = self.measured_by(found_by, task="causal-lm", context_length=self.arguments.context_length)
+        command = self.measured_by(
+            found_by, task=self.objective.text_task, context_length=self.arguments.context_length
+        )
         name = read_data_card(path).get("pretty_name", Path(path).stem)
         return Result("bits_per_byte", measured.bits_per_byte, name, "another domain", command, beside, unigram_name)
 
     def _score(self, rows: Any, column: str, unigram: UnigramModel) -> tuple[TextResult, Score]:
         """Score texts with the model and with the unigram model of the training text."""
+        assert self.objective.text_task is not None  # there are texts
         measured = evaluate_texts(
             self.model,
             self.tokenizer,
             rows[column],
-            task="causal-lm",
+            task=self.objective.text_task,
             context_length=self.arguments.context_length,
             description="scoring text" if self.trainer.is_world_process_zero() else None,
             state=None if self.trainer.is_sharded else PartialState(),
@@ -377,7 +387,7 @@ def _tokenizer(
     options: TrainingArguments,
     train: Any,
     columns: Sequence[str],
-    needs: Sequence[str],
+    kind: type[Objective],
 ) -> PreTrainedTokenizerBase:
     """Load the tokenizer, or train one on the first process, with the tokens that the objective needs, and load it on
     all."""
@@ -395,10 +405,10 @@ def _tokenizer(
                 vocab_size=arguments.vocab_size,
                 family=arguments.family,
                 model_max_length=arguments.context_length,
-                extra_ids=100 if arguments.objective == "span-corruption" else 0,
+                extra_ids=kind.extra_ids,
                 show_progress=options.should_log and not options.disable_tqdm,
             )
-            missing = [role for role in needs if getattr(trained, role) is None]
+            missing = [role for role in kind.needs if getattr(trained, role) is None]
             trained.add_special_tokens({role: f"<{role.removesuffix('_token')}>" for role in missing})
             trained.save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)

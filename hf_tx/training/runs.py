@@ -19,7 +19,7 @@ from transformers.trainer_utils import HubStrategy, SchedulerType, get_last_chec
 
 from ..analysis.plots import import_pyplot, plot_losses
 from ..common.checkpoint_files import check_files
-from ..common.options import flag
+from ..common.options import did_you_mean, flag
 from ..evaluation.directions import greater_is_better
 from ..hub import DataRecord, Result, RunRecord, license_of, open_repository, push_folder, read_data_card, write_card
 from ..objectives import Objective
@@ -29,6 +29,8 @@ from .trainer import UNFINISHED, NonFiniteLoss, TxTrainer
 
 #: What the Trainer adds to measures.
 _TIMES = ("runtime", "_per_second", "_preparation_time")
+#: What it adds of the training.
+_STATE = ("epoch", "num_input_tokens_seen")
 # Options of which the library takes any number, and fails late or does nothing.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
@@ -233,7 +235,8 @@ def make_objective(
     for name in options:
         if name not in known:
             listed = f"has {', '.join(known)}" if known else "has none"
-            raise ValueError(f"--objective-options: {kind.name} has no option {name!r}; it {listed}.")
+            close = did_you_mean(name, known)
+            raise ValueError(f"--objective-options: {kind.name} has no option {name!r}{close}; it {listed}.")
     return kind(tokenizer, max_length, seed=seed, **options)
 
 
@@ -280,7 +283,7 @@ class Run(ABC):
     # ---------------------------------------------------------------------------------------------- what a run says
     @property
     @abstractmethod
-    def task(self) -> str:
+    def pipeline_tag(self) -> str:
         """The Hub's name of what the model does."""
 
     @property
@@ -442,7 +445,7 @@ class Run(ABC):
         return RunRecord(
             title=arguments.title or Path(arguments.output).resolve().name,
             summary=self.summary,
-            task=self.task,
+            task=self.pipeline_tag,
             command=command,
             model=self.model_facts(),
             data=self.data,
@@ -482,4 +485,4 @@ def measures_of(trainer: Any) -> dict[str, Any]:
         found = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
     finally:
         trainer.label_smoother = smoother
-    return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
+    return {name: value for name, value in found.items() if name not in _STATE and not name.endswith(_TIMES)}

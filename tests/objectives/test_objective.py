@@ -11,7 +11,7 @@ from objective_data import make, make_texts
 from tiny_models import SIZES
 from torch.utils.data import DataLoader
 
-from hf_tx.objectives import OBJECTIVES
+from hf_tx.objectives import OBJECTIVES, objectives_of
 from hf_tx.training import RECIPES
 
 NAMES = tuple(OBJECTIVES)
@@ -58,10 +58,10 @@ def test_a_stream_gives_the_rows_of_a_table(name):
 def test_a_model_learns_from_a_batch(name):
     objective = make(name)
     assert objective.families[0] in RECIPES
-    recipe = RECIPES[objective.families[0]](objective.tokenizer, 32)
+    recipe = RECIPES[objective.families[0]]
     sizes = {**SIZES, "max_position_embeddings": 32, "vocab_size": len(objective.tokenizer)}
     torch.manual_seed(0)
-    model = objective.auto_class.from_config(recipe.config(**{**recipe.token_fields(), **sizes}))
+    model = objective.auto_class.from_config(recipe.config(**{**objective.token_fields(), **sizes}))
     module = objective.trainable(model)
     batch = objective(make_rows(objective)[:4])
     module.train()
@@ -243,6 +243,10 @@ def test_the_registry():
     for name, objective in OBJECTIVES.items():
         assert objective.name == name
         assert set(objective.families) <= set(RECIPES)
+        assert objective.pipeline_tag
+        assert objective.text_task in (None, name)
+    defaults = {family: objectives_of(family)[0] for family in RECIPES}
+    assert defaults == {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
 
 
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "prefix-lm", "span-corruption"])

@@ -114,6 +114,18 @@ def test_every_objective_leaves_a_whole_repository(script: ModuleType, objective
         assert any(torch.equal(weights[name], value) for key, value in trained.items() if key.endswith(name)), name
 
 
+def test_a_tokenizer_needs_only_what_the_objective_needs(script: ModuleType) -> None:
+    tokenizer = train_tokenizer([TEXT], vocab_size=320, family="decoder", show_progress=False)
+    assert tokenizer.mask_token is None
+    assert tokenizer.pad_token is not None
+    tokenizer.save_pretrained("tokenizer")
+    write_rows("rows.jsonl", [dict.fromkeys(("anchor", "positive"), f"{line}\n") for line in TEXT.splitlines()])
+    given = {"text": None, "dataset": "rows.jsonl", "tokenizer": "tokenizer", "max_steps": 1}
+    assert script.main(argv(family="encoder", objective="contrastive", **given)) == 0
+    card = Path("out/README.md").read_text("utf-8")
+    assert "pipeline_tag: sentence-similarity\n" in card
+
+
 @pytest.mark.parametrize(
     ("objective", "counted", "name"),
     [("masked-lm", 10_000, "unigram model"), ("span-corruption", 2, "unigram model of 2 rows")],
@@ -284,6 +296,8 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
         ({"metric_for_best_model": "accuracy"}, "--metric_for_best_model accuracy: must be one of loss"),
         ({"output": "text.txt/out"}, "--output text.txt/out: cannot be written to: "),
         ({"objective_options": '{"packed": "no"}'}, "packed = 'no': must be of the type bool"),
+        ({"objective_options": '{"paked": true}'}, "causal-lm has no option 'paked' (did you mean packed?)"),
+        ({"objective": "causal_lm"}, "(did you mean causal-lm?)"),
         ({"tokenizer": "./folder"}, "--tokenizer ./folder: cannot be loaded"),
         ({"eval_split": "test"}, "--eval-split test: must be a split of --dataset"),
         ({"text": None, "dataset": "rows.jsonl", "eval_split": "test"}, "has no split 'test'"),
