@@ -18,6 +18,8 @@ from .models.configuration_base import TxConfigMixin
 from .models.configuration_decoder import TxDecoderConfig
 from .models.configuration_encoder import TxEncoderConfig
 from .models.configuration_encoder_decoder import TxEncoderDecoderConfig
+from .models.plugin_loading import AFTER_LOAD
+from .models.registries import REGISTRIES
 
 CONFIGS: tuple[type[TxConfigMixin], ...] = (TxEncoderConfig, TxDecoderConfig, TxEncoderDecoderConfig)
 
@@ -41,31 +43,40 @@ def register() -> None:
                 getattr(transformers, auto).register(config, cls)
     # Label smoothing in Trainer shifts the labels of the classes that are named here.
     modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["hf_tx_decoder"] = "TxDecoderForCausalLM"
+    AFTER_LOAD.append(_refill_peft_tables)
     if "peft.utils.constants" in sys.modules:
-        fill_peft_tables(sys.modules["peft.utils.constants"])
+        _refill_peft_tables()
     else:
         sys.meta_path.insert(0, _PeftWatcher())
 
 
 def fill_peft_tables(constants: ModuleType) -> None:
-    """Tell peft which modules its adapters replace by default: those that they replace in a Llama.
+    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, and the projections
+    that parts of plug-ins declare under names of their own.
 
     Args:
         constants: the module `peft.utils.constants`.
     """
-    ours = {
-        name: name for name in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "norm")
-    }
-    ours |= {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm"}
+    ours = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm", "norm": "norm"}
+    norms, of_plugins = set(ours.values()), dict[str, str]()
+    for registry in REGISTRIES:
+        for name in registry:
+            declared = dict.fromkeys(registry.get(name).adapter_targets)
+            (of_plugins if "/" in name else ours).update({target: target for target in declared})
     for name, table in vars(constants).items():
-        if (
-            name.startswith("TRANSFORMERS_MODELS_TO_")
-            and isinstance(table, dict)
-            and isinstance(table.get("llama"), list)
-        ):
-            targets = [ours[target] for target in table["llama"] if target in ours]
-            for config in CONFIGS if targets else ():
-                table.setdefault(config.model_type, targets)
+        if not name.startswith("TRANSFORMERS_MODELS_TO_") or not isinstance(table, dict):
+            continue
+        targets = [ours[target] for target in table.get("llama") or () if target in ours]
+        if "TARGET_MODULES" in name and not norms.issuperset(targets):
+            targets += of_plugins.keys() - ours.keys()
+        for config in CONFIGS if targets else ():
+            known = table.setdefault(config.model_type, [])
+            known += [target for target in targets if target not in known]
+
+
+def _refill_peft_tables() -> None:
+    if "peft.utils.constants" in sys.modules:
+        fill_peft_tables(sys.modules["peft.utils.constants"])
 
 
 class _PeftWatcher(MetaPathFinder):

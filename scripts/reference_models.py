@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hf_tx.cli.arguments import parse_options, run_script
+from hf_tx.cli.arguments import parse_options
+from hf_tx.cli.running import run_command
 from hf_tx.hub import ComparisonRecord, RunRecord, write_card, write_comparison
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +94,7 @@ class Arguments:
 
 def reference_models(argv: Sequence[str] | None) -> None:
     """Do what the options say."""
-    arguments = parse_options(Arguments, argv, __doc__.partition("\n\n")[0])
+    arguments = parse_options(Arguments, argv, __doc__)
     known, runs = (*MODELS, COMPARISON), Path(arguments.runs)
     unknown = [name for name in arguments.names if name not in known]
     if unknown:
@@ -106,7 +107,7 @@ def reference_models(argv: Sequence[str] | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 2 for what the user can mend."""
-    return run_script("reference_models.py", reference_models, argv)
+    return run_command("reference_models.py", lambda: reference_models(argv))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ def norm(x: Tensor, config: Any, weights: Weights, name: str) -> Tensor:
     if config.norm_type == "rmsnorm":
         scale = 1 + weight if config.norm_unit_offset else weight
         return x / torch.sqrt((x**2).mean(-1, keepdim=True) + config.norm_eps) * scale
+    if config.norm_type == "dyt":
+        return torch.tanh(weights[f"{name}.alpha"] * x) * weight + weights[f"{name}.bias"]
     raise NotImplementedError(f"write the reference of norm_type {config.norm_type!r}")
 
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -146,9 +145,9 @@ class DataFreeModel:
     @contextmanager
     def _counting(self, most: float) -> Iterator[ProductCounter]:
         # Without data the library cannot see that a row is one text, and would take it for packed documents.
-        one_text = patch.object(masking_utils, "find_packed_sequence_indices", lambda position_ids: None)
-        one_tile = patch.object(tiled._Tiles, "__iter__", _as_one_tile)
-        groups = patch.object(banded, "_groups", _for_real(banded._groups))
+        one_text = _replaced(masking_utils, "find_packed_sequence_indices", lambda position_ids: None)
+        one_tile = _replaced(tiled._Tiles, "__iter__", _as_one_tile)
+        groups = _replaced(banded, "_groups", _for_real(banded._groups))
         with one_text, one_tile, groups, self._mode, ProductCounter(self._model, most) as counter:
             yield counter
 
@@ -176,6 +175,17 @@ class DataFreeModel:
             (sum(_float_bytes(layer)), layer.sliding_window if getattr(layer, "is_sliding", False) else None)
             for layer in _layers(cache)
         ]
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an attribute of a module or a class another value for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def _for_real(function: Callable[..., Any]) -> Callable[..., Any]:

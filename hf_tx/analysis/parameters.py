@@ -19,15 +19,10 @@ _LANGUAGE_MODELS: dict[str, type[PreTrainedModel]] = {
     cls.config_class.model_type: cls  # type: ignore[union-attr]
     for cls in (TxDecoderForCausalLM, TxEncoderForMaskedLM, TxEncoderDecoderForConditionalGeneration)
 }
-# Part of the model to words in the names of its parameters, tried in this order.
-_PARTS = {
-    "head": ("lm_head.", "output_proj.", "transform.", "pooler.", "score.", "qa_outputs."),
-    "embeddings": ("embed_", "positions."),
-    "cross_mixers": ("cross_mixer.",),
-    "mixers": (".mixer.",),
-    "feed_forwards": (".mlp.",),
-    "norms": ("norm",),
-}
+# Part of a model by the attribute that holds it, in what holds parts. All attributes else are of heads.
+_PARTS = {"positions": "embeddings", "mixer": "mixers", "cross_mixer": "cross_mixers", "mlp": "feed_forwards"}
+_HOLD_PARTS = ("model", "encoder", "decoder", "layers")
+_ORDER = (*_PARTS.values(), "norms", "head")
 
 
 @dataclass(frozen=True)
@@ -107,9 +102,9 @@ def parameter_count(
         model = model_class(copy.deepcopy(config))
     by_part: dict[str, int] = {}
     for name, parameter in model.named_parameters():
-        part = next(part for part, words in _PARTS.items() if any(word in name for word in words))
+        part = _part_of(name)
         by_part[part] = by_part.get(part, 0) + parameter.numel()
-    ordered = {part: by_part[part] for part in (*list(_PARTS)[1:], "head") if part in by_part}
+    ordered = {part: by_part[part] for part in _ORDER if part in by_part}
     stacks = [(config, False)] if not config.sub_configs else [(config.encoder, False), (config.decoder, True)]
     decoder = config.get_text_config(decoder=True)
     growing, limit = _cache_bytes(decoder, model, cache_dtype)
@@ -121,6 +116,15 @@ def parameter_count(
         cache_bytes_limit=limit,
         cache_bytes_per_source_token=sum(_key_value_bytes(decoder, cache_dtype)) if config.sub_configs else 0,
     )
+
+
+def _part_of(parameter: str) -> str:
+    """Return the part of a model that a parameter belongs to, by its place and not by what the part calls it."""
+    places = (word for word in parameter.split(".") if word not in _HOLD_PARTS and not word.isdecimal())
+    place = next(places)
+    if place.startswith("embed_"):
+        return "embeddings"
+    return _PARTS.get(place, "norms" if place.endswith("norm") else "head")
 
 
 def match_parameters(config: Any, total: int, tolerance: float = 0.01) -> Any:

@@ -4,57 +4,86 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-
-from ..common.messages import message_of
 from ..models.version import __version__
-from . import check, convert, estimate, plugins, push
+from . import (
+    benchmark,
+    check,
+    compare,
+    convert,
+    distill,
+    estimate,
+    evaluate,
+    finetune,
+    plugins,
+    pretrain,
+    push,
+    sample,
+    train_tokenizer,
+)
 from .launch import chat, serve
+from .running import run_command
 
-# One module a command, with HELP, add_arguments(parser) and run(arguments) -> exit code. What takes long to import is
-# imported in run().
+# One module a command, with HELP and one of two ways to run:
+# - add_arguments(parser), and run(arguments), which gets what the parser has found;
+# - run(argv, name) alone, which gets all that follows the command, and parses it itself: options that are dataclasses
+#   of the training take seconds to import.
+# Both return an exit code, or None for 0; what takes long to import is imported in run(). INTERRUPTED says what Ctrl-C
+# means, where there is more to say than "interrupted". The order is that of `hf-tx --help`.
 _COMMANDS: dict[str, Any] = {
-    "chat": chat,
-    "check": check,
+    "train-tokenizer": train_tokenizer,
+    "pretrain": pretrain,
+    "finetune": finetune,
+    "evaluate": evaluate,
+    "distill": distill,
+    "compare": compare,
+    "sample": sample,
     "convert": convert,
     "estimate": estimate,
+    "benchmark": benchmark,
+    "check": check,
     "plugins": plugins,
     "push": push,
     "serve": serve,
+    "chat": chat,
 }
-#: What bad input raises, of which the message is printed.
-BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError, FloatingPointError)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hf-tx", description=__doc__.partition(": ")[0] + " of hf_tx.")
     parser.add_argument("--version", action="version", version=f"hf_tx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in _COMMANDS.items():
-        settings = getattr(module, "PARSER", {})
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP, **settings)
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+    for each, module in _COMMANDS.items():
+        command = commands.add_parser(each, prog=name or f"hf-tx {each}", help=module.HELP, description=module.HELP)
+        if hasattr(module, "add_arguments"):
+            module.add_arguments(command)
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, name: str | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: the arguments, without the name of the program. Default: those of the process.
+        argv: the command and its arguments. Default: those of the process.
+        name: what messages call the command; a script that stands for one gives its own. Default: `hf-tx COMMAND`.
 
     Returns:
-        The exit code: 0, or 2 for bad input, with one message on stderr.
+        The exit code: 0, 2 for bad input and 130 after Ctrl-C, with one message on stderr; `check` and `plugins check`
+        return 1 for what they have found.
 
     Raises:
-        SystemExit: after `--help` and `--version` with 0, and when arguments are missing or misspelt with 2.
+        SystemExit: after `--help` and `--version` with 0, and when the command is missing or misspelt with 2.
     """
-    arguments = _parser().parse_args(argv)
-    try:
-        return arguments.run(arguments)
-    except BAD_INPUT as error:
-        print(f"hf-tx {arguments.command}: error: {message_of(error)}", file=sys.stderr)
-        return 2
+    argv = sys.argv[1:] if argv is None else list(argv)
+    module = _COMMANDS.get(argv[0]) if argv else None
+    if module is None or hasattr(module, "add_arguments"):
+        arguments = _parser(name).parse_args(argv)
+        module = _COMMANDS[arguments.command]
+        run = partial(module.run, arguments)
+        name = name or f"hf-tx {arguments.command}"
+    else:
+        name = name or f"hf-tx {argv[0]}"
+        run = partial(module.run, argv[1:], name)
+    return run_command(name, run, getattr(module, "INTERRUPTED", "interrupted"))

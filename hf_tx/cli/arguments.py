@@ -1,53 +1,237 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The options of a script, from the command line or from one file."""
+"""The options of a command that are dataclasses: from the command line or from one file, by our names and by those of
+the example scripts of transformers."""
 
+import argparse
+import copy
 import json
-import logging
-import os
+import re
+import shlex
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast, overload
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar, cast, get_type_hints, overload
 
 import yaml  # type: ignore[import-untyped]
 from transformers import HfArgumentParser
 
-from ..common.messages import message_of
-from . import BAD_INPUT
+from ..common.options import flag
 
 Options = TypeVar("Options")
 _FILES = (".yaml", ".yml", ".json")
 
+#: What the example scripts of transformers call an option of ours, in every command that has it and says nothing else
+#: (`"aliases"` in the metadata of its field). A name belongs to the first option that claims it, in the order of the
+#: classes, so that `output_dir` is ours and not the Trainer's.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "model": ("model_name_or_path",),
+    "tokenizer": ("tokenizer_name",),
+    "dataset": ("dataset_name",),
+    "dataset_config": ("dataset_config_name",),
+    "columns": ("text_column", "text_column_name", "text_column_names"),
+    "label_column": ("label_column_name", "summary_column"),
+    "train_split": ("train_split_name",),
+    "eval_split": ("validation_split_name",),
+    "context_length": ("block_size", "max_seq_length"),
+    "max_length": ("max_seq_length", "max_source_length"),
+    "max_target_length": ("val_max_target_length",),
+    "generation_num_beams": ("num_beams",),
+    "output": ("output_dir",),
+    "overwrite": ("overwrite_output_dir",),
+    "steps": ("max_steps",),
+    "batch_size": ("per_device_train_batch_size",),
+}
+
+#: Options of the example scripts that take files of text or of rows, with ours that take the one and the other. A
+#: command has them where it has the first.
+FILES: dict[str, tuple[str, str]] = {
+    "train_file": ("text", "dataset"),
+    "validation_file": ("eval_text", "eval_dataset"),
+}
+
+#: What to do instead of other options of the example scripts, where a command does not have them.
+INSTEAD: dict[str, str] = {
+    "model": "the command begins with new weights; `hf-tx finetune` begins with those of a model",
+    "model_name_or_path": "the command begins with new weights; `hf-tx finetune` begins with those of a model",
+    "model_type": "--family names the kind of model",
+    "config_name": "give the sizes as options (--hidden-size ...), and other fields as --config-changes",
+    "config_overrides": "--config-changes takes the fields as JSON, such as '{\"hidden_dropout\": 0.1}'",
+    "validation_split_percentage": "--held-out takes a share, such as 0.05",
+    "mlm_probability": "give --objective-options '{\"mlm_probability\": 0.15}'",
+    "line_by_line": "give --objective-options '{\"packed\": false}'",
+    "preprocessing_num_workers": "rows are prepared in one process, so that they are the same on every machine",
+    "overwrite_cache": "changed files are read anew by themselves",
+    "overwrite_output_dir": "remove the folder, or choose another",
+    "cache_dir": "the environment variable HF_HOME says where the cache is",
+    "model_revision": "download the revision (`hf download --revision`), and give its folder",
+    "token": "`hf auth login` keeps the token",
+    "torch_dtype": "--bf16 and --fp16 choose the precision",
+    "pad_to_max_length": "rows are padded to the longest of their batch",
+    "validation_file": "give what is to be measured as --text or --dataset of `hf-tx evaluate`",
+    "test_file": "`hf-tx evaluate` measures other data",
+    "max_predict_samples": "`hf-tx evaluate` measures other data",
+    "task_name": "--task names the kind of task, and --dataset the data",
+    "use_peft": "--lora-r trains adapters",
+}
+
+#: The parts of `--help`, in their order. What the Trainer adds stands last, in a part of its own.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "model": (
+        "model", "task", "objective", "objective_options", "family", "tokenizer", "algorithm", "vocab_size",
+        "min_frequency", "lowercase", "model_max_length", "mixers", "encoder_mixers", "decoder_mixers", "hidden_size",
+        "num_hidden_layers", "num_attention_heads", "sliding_window", "config_changes", "attn_implementation", "dtype",
+        "lora_r", "problem_type", "trust_remote_code",
+    ),
+    "data": (
+        "text", "dataset", "dataset_config", "columns", "label_column", "train_split", "eval_text", "eval_dataset",
+        "eval_split", "split", "other_text", "held_out", "held_out_first", "streaming", "shuffle_buffer_size",
+        "max_train_samples", "max_eval_samples",
+        "max_eval_characters", "context_length", "max_length", "doc_stride", "max_answer_length", "max_target_length",
+    ),
+    "training and measuring": (
+        "max_steps", "num_train_epochs", "steps", "transfer_steps", "trial_steps", "per_device_train_batch_size",
+        "per_device_eval_batch_size", "gradient_accumulation_steps", "batch_size", "learning_rate",
+        "transfer_learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "temperature", "labels_weight",
+        "bf16", "fp16", "mixed_precision", "seed", "baseline", "stride", "generation_max_length",
+        "generation_num_beams", "generation_context", "rounds", "resume", "disable_tqdm",
+    ),
+    "output and Hub": (
+        "output", "overwrite", "title", "license", "language", "data_name", "data_license", "data_source",
+        "other_name", "other_license", "other_source", "report_to", "push_to_hub", "hub_model_id",
+        "hub_private_repo", "hub_revision", "hub_token",
+    ),
+}  # fmt: skip
+OTHERS, OF_TRAINER = "others", "further options of the Trainer of transformers"
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Names each option once, as `flag` spells it, with its default and its other names after the help."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=min(119, shutil.get_terminal_size().columns - 2))
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{flag(action.option_strings[0].lstrip('-'))} {value}"
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        kind = getattr(action.type, "__name__", "")
+        return {"int": "N", "float": "X", "string_to_bool": "BOOL"}.get(kind, "VALUE")
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.default not in (None, [], "", "{}", argparse.SUPPRESS) and action.default is not False:
+            text += "" if "Default: " in text else " Default: %(default)s."
+        _, *others = dict.fromkeys(flag(name.lstrip("-")) for name in action.option_strings)
+        return text.strip() + (f" Also {', '.join(others)}." if others and action.nargs != 0 else "")
+
+
+class _FileOfEitherKind(argparse.Action):
+    """Takes files as an option of text does, or as one of rows does, by how their names end."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, text: str, rows: str | None) -> None:
+        self.text, self.rows = f"--{text}", f"--{rows or text}"
+        also = f" or {flag(rows)}" if rows else ""
+        super().__init__(
+            option_strings, dest, nargs="+", default=argparse.SUPPRESS, help=f"As {flag(text)}{also}, by its ending."
+        )
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        from ..tokenization.files import ending
+        from ..tokenization.tables import TABLES
+
+        for value in values:
+            action = parser._option_string_actions[self.rows if ending(value) in TABLES else self.text]
+            action.required = False  # it is given, under this name
+            action(parser, namespace, value if action.nargs is None else [value], option_string)
+
+
+def _place(names: Sequence[str], action: argparse.Action) -> int:
+    return names.index(action.dest) if action.dest in names else len(names)
+
 
 class _Parser(HfArgumentParser):
+    """Adds aliases and groups, and raises its errors, so that a complaint is one line as all others."""
+
+    def __init__(self, classes: Any, **settings: Any) -> None:
+        self._claimed: set[str] = set()
+        super().__init__(classes, formatter_class=_Help, allow_abbrev=False, **settings)
+        for name, (text, rows) in FILES.items():
+            if text in self._claimed:
+                spelt, of_rows = (f"--{name}", flag(name)), rows if rows in self._claimed else None
+                self._parts["data"].add_argument(*spelt, action=_FileOfEitherKind, text=text, rows=of_rows)
+        for title, names in GROUPS.items():
+            self._parts[title]._group_actions.sort(key=partial(_place, names))
+
     def error(self, message: str) -> NoReturn:
-        """Raise, so that a complaint is one line as all others."""
-        raise ValueError(message)
+        """Raise, with the first name alone of an option that has several."""
+        raise ValueError(re.sub(r"(--[\w-]+)(/--[\w-]+)+", r"\1", message))
+
+    def _add_dataclass_arguments(self, dtype: Any) -> None:
+        hints, own = get_type_hints(dtype), {field.name for field in fields(dtype)} - self._claimed
+        self._claimed |= own
+        rest = OF_TRAINER if any(kind.__name__ == "TrainingArguments" for kind in dtype.__mro__) else OTHERS
+        for given in fields(dtype):
+            if not given.init or given.name not in own:
+                continue
+            field = copy.copy(given)  # the library changes it
+            field.type = hints[field.name]
+            aliases = given.metadata.get("aliases", ALIASES.get(given.name, ()))
+            aliases = [name for name in aliases if name not in self._claimed]
+            self._claimed.update(aliases)
+            spelt = dict.fromkeys(spelling for name in aliases for spelling in (f"--{name}", flag(name)))
+            field.metadata = MappingProxyType({**field.metadata, "aliases": list(spelt)})
+            title = next((title for title, names in GROUPS.items() if given.name in names), rest)
+            self._parse_dataclass_field(self._parts[title], field)
+
+    @cached_property
+    def _parts(self) -> dict[str, Any]:
+        """The groups by title; all are made at once, since `--help` has them in the order of making."""
+        return {title: self.add_argument_group(title) for title in (*GROUPS, OTHERS, OF_TRAINER)}
+
+    def into_dataclasses(self, argv: Sequence[str]) -> list[Any]:
+        """Return an object of each class. An option that an earlier class has claimed keeps its default in a later."""
+        found = vars(self.parse_args(list(argv)))
+        return [
+            dtype(**{each.name: found.pop(each.name) for each in fields(dtype) if each.init and each.name in found})
+            for dtype in cast(Any, self.dataclass_types)
+        ]
 
 
 @overload
 def parse_options(
-    options_class: type[Options], argv: Sequence[str] | None = None, description: str | None = None
+    options_class: type[Options], argv: Sequence[str] | None = None, description: str | None = None, name: str = ...
 ) -> Options: ...
 
 
 @overload
 def parse_options(
-    options_class: tuple[type[Any], ...], argv: Sequence[str] | None = None, description: str | None = None
+    options_class: tuple[type[Any], ...],
+    argv: Sequence[str] | None = None,
+    description: str | None = None,
+    name: str = ...,
 ) -> tuple[Any, ...]: ...
 
 
-def parse_options(options_class: Any, argv: Sequence[str] | None = None, description: str | None = None) -> Any:
-    """Parse the options of a script: `--name value`, or the path of one `.yaml`, `.yml` or `.json` file with names and
-    values. Both go through the same parser, so that both are checked in the same way.
+def parse_options(
+    options_class: Any, argv: Sequence[str] | None = None, description: str | None = None, name: str | None = None
+) -> Any:
+    """Parse the options of a command: `--name value`, or the path of one `.yaml`, `.yml` or `.json` file with names
+    and values. Both go through the same parser, so that both are checked in the same way.
 
     Args:
         options_class: a dataclass as `HfArgumentParser` takes it, or several. Lists have `"action": "extend"` in their
-            metadata.
+            metadata. Names that the example scripts of transformers use are taken too, see `ALIASES`.
         argv: the arguments, without the name of the program. Default: those of the process.
-        description: what the script does, for `--help`.
+        description: what the command does, for `--help`: its module's docstring, with examples after an empty line.
+        name: of the command. Default: that of the process.
 
     Returns:
         An object of the class, or of each.
@@ -58,55 +242,37 @@ def parse_options(options_class: Any, argv: Sequence[str] | None = None, descrip
         SystemExit: after `--help`.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = _Parser(cast(Any, options_class), description=description, allow_abbrev=False)
+    parser = _Parser(
+        cast(Any, options_class), prog=name, usage="%(prog)s [--OPTION VALUE ...] | FILE", description=description
+    )
     if len(argv) == 1 and Path(argv[0]).suffix.lower() in _FILES:
         argv = list(_options_of_file(Path(argv[0]), parser))
     elif argv and not argv[0].startswith("-"):
         raise ValueError(f"{argv[0]}: is no option; a file of options ({', '.join(_FILES)}) must be all that is given")
     # Before what is required is missed: it may be what is misspelt.
     for argument in argv:
-        name = argument.partition("=")[0]
-        if name.startswith("--") and name not in parser._option_string_actions:
-            close = get_close_matches(name, list(parser._option_string_actions), 1)
-            raise ValueError(f"unknown argument {name}" + (f": did you mean {close[0]}?" if close else ""))
-    found = parser.parse_args_into_dataclasses(argv, look_for_args_file=False)
+        given = argument.partition("=")[0]
+        if given.startswith("--") and given not in parser._option_string_actions:
+            raise ValueError(f"unknown argument {given}" + _hint(given, list(parser._option_string_actions)))
+    found = parser.into_dataclasses(argv)
     return tuple(found) if isinstance(options_class, tuple) else found[0]
 
 
-def run_script(
-    name: str,
-    run: Callable[[Sequence[str] | None], None],
-    argv: Sequence[str] | None = None,
-    interrupted: str = "interrupted",
-) -> int:
-    """Run a script; return its exit code: 0, 2 and one message for what the user can mend, or 130 after Ctrl-C, with
-    what the interrupt says, or else `interrupted`. What hf_tx logs is shown on stderr, by the first process alone."""
-    try:
-        with _log_shown(name):
-            run(argv)
-    except BAD_INPUT as error:
-        print(f"{name}: error: {message_of(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as error:
-        print(f"{name}: {str(error) or interrupted}", file=sys.stderr)
-        return 130
-    return 0
+def _hint(given: str, known: list[str]) -> str:
+    instead = INSTEAD.get(given[2:].replace("-", "_"))
+    close = get_close_matches(given, known, 1)
+    return f": {instead}" if instead else f": did you mean {close[0]}?" if close else ""
 
 
-@contextmanager
-def _log_shown(name: str) -> Iterator[None]:
-    logger = logging.getLogger("hf_tx")
-    before = logger.level, logger.propagate
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(f"{name}: %(message)s"))
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+def command_line(command: str, argv: Sequence[str]) -> str:
+    """Return what runs a command again, for a card; the token of the Hub is left out."""
+    shown, hidden = [], False
+    for part in argv:
+        name = part.partition("=")[0].lstrip("-").replace("-", "_")
+        if not hidden and not name.endswith("token"):
+            shown.append(part)
+        hidden = name.endswith("token") and "=" not in part and not hidden
+    return shlex.join(["hf-tx", command, *shown])
 
 
 class _Yaml(yaml.SafeLoader):  # type: ignore[misc]
@@ -129,17 +295,19 @@ def _refuse_twice(names: list[Any]) -> None:
 
 
 def _options_of_file(path: Path, parser: HfArgumentParser) -> Iterator[str]:
+    actions = parser._option_string_actions
     try:
         text = path.read_text("utf-8-sig")
         is_json = path.suffix.lower() == ".json"
         found: Any = json.loads(text, object_pairs_hook=_of_json) if is_json else yaml.load(text, _Yaml)
         if not isinstance(found, dict):
             raise ValueError("holds no options: it must be names and values")
-        _refuse_twice([str(name).replace("-", "_") for name in found])
+        # By what they set, since an option has several names.
+        _refuse_twice([actions[f"--{name}"].dest if f"--{name}" in actions else name for name in found])
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
     for name, value in found.items():
-        action = parser._option_string_actions.get(f"--{name}")
+        action = actions.get(f"--{name}")
         if isinstance(value, list) and action is not None and action.nargs is None:
             raise ValueError(f"{str(path)!r}: {name} takes one value, not a list")
         for item in value if isinstance(value, list) else [value]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..common.options import json_option
 
-HELP = "Check a mixer, a cross mixer, a backend, a position scheme, any model of transformers, or a repository."
+HELP = "Check a part of a model, an attention backend, any model of transformers, or a repository."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,17 +24,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     named = {
         "mixer": "a mixer of hf_tx or of a plug-in",
-        "cross_mixer": "a mixer between decoder and encoder",
-        "backend": "an attention implementation",
+        "cross-mixer": "a mixer between decoder and encoder",
+        "norm": "a norm of hf_tx or of a plug-in",
+        "feed-forward": "a feed-forward layer of hf_tx or of a plug-in",
         "position": "a position scheme of hf_tx or of a plug-in",
+        "backend": "an attention implementation",
     }
     for kind, what in named.items():
-        kinds.add_parser(kind, help=what, parents=[common]).add_argument("name", metavar="NAME")
-    kinds.choices["mixer"].add_argument(
-        "--settings",
-        metavar="JSON",
-        help='config fields for its stack, and its options: {"sliding_window": 4, "options": {...}}',
-    )
+        aliases = [kind.replace("-", "_")] if "-" in kind else []
+        parser = kinds.add_parser(kind, help=what, parents=[common], aliases=aliases)
+        parser.add_argument("name", metavar="NAME")
+        if kind in ("mixer", "norm", "feed-forward"):
+            parser.add_argument(
+                "--settings",
+                metavar="JSON",
+                help='config fields for its stack, and its options: {"sliding_window": 4, "options": {...}}',
+            )
     model = kinds.add_parser("model", help="any model of tokens", parents=[common])
     model.add_argument("name", metavar="FOLDER_OR_CLASS", help="a folder, or module:Class, which gets a tiny config")
     model.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a folder")
@@ -89,13 +94,13 @@ def _expected(items: list[str]) -> dict[str, str]:
 def _checks(arguments: argparse.Namespace) -> list[Any]:
     from .. import conformance
 
-    kind, name = arguments.kind, arguments.name
+    kind, name = arguments.kind.replace("-", "_"), arguments.name
     if kind == "model":
         return conformance.check_model(
             _model(name), trust_remote_code=arguments.trust_remote_code, offers=arguments.offers
         )
     settings = {}
-    if kind == "mixer" and arguments.settings:
+    if getattr(arguments, "settings", None):
         settings["settings"] = (json_option(arguments, "settings"),)
     checks = getattr(conformance, f"check_{kind}")(name, **settings)
     return list(checks)

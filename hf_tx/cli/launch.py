@@ -1,9 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """`hf-tx serve` and `hf-tx chat`: the library's own commands, which find the classes of hf_tx."""
 
-import argparse
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -33,19 +32,13 @@ class Launcher:
         prepare: called before it starts.
     """
 
-    #: No argument begins with this prefix, so that argparse leaves all of them to the command.
-    PARSER: dict[str, Any] = {"add_help": False, "prefix_chars": "\0"}
-
     def __init__(
         self, name: str, help: str, libraries: tuple[str, ...], prepare: Callable[[], None] | None = None
     ) -> None:
         self.name, self.libraries, self.prepare = name, libraries, prepare
         self.HELP = f"{help} Arguments are those of `transformers {name}`."
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("arguments", nargs="*")
-
-    def run(self, arguments: argparse.Namespace) -> int:
+    def run(self, argv: Sequence[str], name: str) -> None:
         absent = [name for name in self.libraries if not importlib.util.find_spec(name)]
         if absent:
             raise ImportError(f'{", ".join(absent)} cannot be found; install them by `pip install "hf_tx[serving]"`')
@@ -57,19 +50,18 @@ class Launcher:
         from ..common.checkpoint_files import check_files
 
         # The library would open pickles, and tell the clients alone what is broken.
-        for argument in arguments.arguments:
+        for argument in argv:
             check_files(argument.rpartition("=")[2])
 
-        for name in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
-            if name.startswith("Tx"):
-                setattr(transformers, name, getattr(hf_tx, name))
+        for each in hf_tx.__all__:  # where the server looks for the class that a checkpoint names
+            if each.startswith("Tx"):
+                setattr(transformers, each, getattr(hf_tx, each))
         if self.prepare is not None:
             self.prepare()
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command()(getattr(importlib.import_module(f"transformers.cli.{self.name}"), self.name.title()))
         # Outside typer's own mode its errors would not be printed as it does, with the usage.
-        app(arguments.arguments, prog_name=f"hf-tx {self.name}")
-        return 0
+        app(list(argv), prog_name=name)
 
 
 serve = Launcher(

@@ -2,13 +2,15 @@
 """Long texts in pieces for a tokenizer, which needs hundreds of bytes for every character that it reads at a time."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+#: A text, or its parts in order, of which never all have to be in memory.
+Text: TypeAlias = str | Iterable[str]
 #: The most characters of a piece.
 LONGEST_PIECE = 1 << 16
 # A space in front of a word, which almost all tokenizers keep with the word; else what is no letter beside one.
@@ -16,7 +18,7 @@ _BORDERS = (re.compile(r"(?<=\S) (?=\w)"), re.compile(r"(?<=\w)(?=[^\w\s])|(?<=[
 _SEARCHED, _TRIED, _CONTEXT = 1 << 12, 8, 256
 
 
-def cut_text(text: str, encode: Callable[[str], list[int]] | None = None) -> Iterator[str]:
+def cut_text(text: Text, encode: Callable[[str], list[int]] | None = None) -> Iterator[str]:
     """Cut a text into pieces of at most `LONGEST_PIECE` characters, which encoded one by one give the tokens of the
     whole.
 
@@ -24,25 +26,65 @@ def cut_text(text: str, encode: Callable[[str], list[int]] | None = None) -> Ite
     piece is, the tokens beside it may differ from those of the whole, and a warning says where.
 
     Args:
-        text: the text. If it is short, it is the only piece.
+        text: the text. If it is short, it is the only piece. The pieces do not depend on the parts that it comes in.
         encode: gives the tokens of a text, without special ones. Default: borders are not tried.
 
     Yields:
         The pieces. Joined, they are the text.
     """
-    start, changed = 0, []
-    while len(text) - start > LONGEST_PIECE:
-        stop, is_safe = _border(text, start, start + LONGEST_PIECE, encode)
+    held, parts = (text, iter(())) if isinstance(text, str) else ("", iter(text))
+    start = before = 0  # where the next piece begins in what is held, and how much is held no longer
+    changed = []
+    while True:
+        missing = start + LONGEST_PIECE + _CONTEXT + 1 - len(held)
+        if more := _read(parts, missing):
+            past = max(0, start - _CONTEXT)
+            held, start, before = "".join([held[past:], *more]), start - past, before + past
+        if len(held) - start <= LONGEST_PIECE:
+            break
+        stop, is_safe = _border(held, start, start + LONGEST_PIECE, encode)
         if not is_safe:
-            changed.append(stop)
-        yield text[start:stop]
+            changed.append(before + stop)
+        yield held[start:stop]
         start = stop
-    yield text[start:] if start else text
+    yield held[start:] if start else held
     if changed:
         logger.warning(
-            f"a text of {len(text):,} characters is encoded in pieces, and beside {len(changed)} of their borders the "
-            f"tokenizer may give other tokens than in the whole text: the first is at character {changed[0]:,}."
+            f"a text of {before + len(held):,} characters is encoded in pieces, and beside {len(changed)} of their "
+            f"borders the tokenizer may give other tokens than in the whole text: the first is at character "
+            f"{changed[0]:,}."
         )
+
+
+def beginning(text: Text, num_tokens: int, tokenizer: Any) -> str:
+    """Return what a tokenizer has to read of a text to give its first tokens, which is more than it would keep.
+
+    Args:
+        text: the text.
+        num_tokens: how many tokens of it are asked for. A text of usual length is returned as it is.
+        tokenizer: if it keeps the end of what it truncates, it has to read all.
+    """
+    if isinstance(text, str) and (len(text) <= LONGEST_PIECE or tokenizer.truncation_side != "right"):
+        return text
+    if tokenizer.truncation_side != "right":
+        return "".join(text)
+    encode = plain_encoder(tokenizer)
+    found = []
+    for piece in cut_text(text, encode):
+        found.append(piece)
+        num_tokens -= len(encode(piece))
+        if num_tokens <= 0:
+            break
+    return "".join(found)
+
+
+def _read(parts: Iterator[str], missing: int) -> list[str]:
+    """Read parts until no character is missing, or no part is left."""
+    found = []
+    while missing > 0 and (part := next(parts, None)) is not None:
+        found.append(part)
+        missing -= len(part)
+    return found
 
 
 def _border(text: str, start: int, stop: int, encode: Callable[[str], list[int]] | None) -> tuple[int, bool]:

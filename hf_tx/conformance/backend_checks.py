@@ -34,7 +34,6 @@ from .tools import (
     normal,
     padded_columns,
     place,
-    plain_flex,
     tokens,
     unless_refused,
 )
@@ -112,15 +111,19 @@ class BackendSubject:
             real = inputs.get("attention_mask", torch.ones_like(batch))
             real = torch.ones_like(batch).bool() if real.ndim == 4 else real.bool()
             where = f"{label(causal)}, {what}, length {batch.shape[1]}"
-            with plain_flex():
-                actual = unless_refused(functools.partial(states, other.eval(), batch, **inputs), other.layers[0])
-            if actual is None:
+            trained = (
+                unless_refused(functools.partial(_train, other, batch, inputs, real), other.layers[0])
+                if train
+                else None
+            )
+            if trained is not None:  # one pass gives both
+                expected, grads = _train(model, batch, inputs, real)
+                assert_close(trained[0], expected, where)
+                assert_gradients_close(trained[1], grads, where)
                 continue
-            assert_close(actual[real], states(model, batch, **inputs)[real], where)
-            if train:
-                trained = unless_refused(functools.partial(_train, other, batch, inputs, real), other.layers[0])
-                if trained is not None:
-                    assert_gradients_close(trained, _train(model, batch, inputs, real), where)
+            actual = unless_refused(functools.partial(states, other.eval(), batch, **inputs), other.layers[0])
+            if actual is not None:
+                assert_close(actual[real], states(model.eval(), batch, **inputs)[real], where)
 
 
 def _build(causal: bool, backend: str, **fields: Any) -> Any:
@@ -134,8 +137,12 @@ def _flat(parts: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([part.flatten().float() for part in parts.values()])
 
 
-def _train(model: Any, batch: torch.Tensor, inputs: dict[str, Any], real: torch.Tensor) -> dict[str, torch.Tensor]:
-    return gradients(model, run(model.train(), batch, **inputs)[real])
+def _train(
+    model: Any, batch: torch.Tensor, inputs: dict[str, Any], real: torch.Tensor
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the states of real tokens in training, and the gradients."""
+    found = run(model.train(), batch, **inputs)[real]
+    return found.detach(), gradients(model, found)
 
 
 def _padded(side: str, seed: int = 77, longest: int = LENGTH) -> Inputs:
@@ -159,6 +166,7 @@ def plain_attention(subject: BackendSubject) -> None:
     for causal in (True, False):
         cases: list[Inputs] = [(tokens(2, length), {}) for length in (1, 7, 17, LONG + 1)]
         subject.compare(causal, "plain", *cases)
+        subject.compare(causal, "plain, in eval", *cases, train=False)
 
 
 @BACKEND_CHECKS.add
@@ -463,7 +471,7 @@ def low_precision(subject: BackendSubject) -> None:
             what = f"{label(causal)}, {dtype}, length {batch.shape[1]}"
 
             def both(one: Any, batch: Any = batch, inputs: Any = inputs, real: Any = real) -> Any:
-                return states(one.eval(), batch, **inputs)[real].float(), _flat(_train(one, batch, inputs, real))
+                return states(one.eval(), batch, **inputs)[real].float(), _flat(_train(one, batch, inputs, real)[1])
 
             actual = unless_refused(functools.partial(both, other.to(dtype)), other.layers[0])
             if actual is None:

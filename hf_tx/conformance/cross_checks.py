@@ -2,7 +2,6 @@
 """The checks of a cross mixer, inside tiny encoder-decoders with large random weights, against its reference."""
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,8 +12,9 @@ import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
-from ..models.mixers import CROSS_MIXERS
+from ..models.mixers import CROSS_MIXERS, CrossMixer
 from ..models.modeling_encoder_decoder import TxEncoderDecoderModel
+from ..plugins import resolve_reference
 from .checks import Check, CheckTable, Skip
 from .mixer_subject import LENGTH, SIZES
 from .references import CROSS_REFERENCES
@@ -28,7 +28,7 @@ from .tools import (
     gradients,
     padded_columns,
     place,
-    registered,
+    registered_while_run,
     tokens,
     unless_refused,
 )
@@ -173,8 +173,7 @@ def source_from_cache(subject: CrossSubject) -> None:
 @CROSS_CHECKS.add
 def cross_backends_agree(subject: CrossSubject) -> None:
     """Every attention backend equals `eager`, with a padded source, or refuses before it starts."""
-    kind: Any = CROSS_MIXERS.get(subject.name)
-    if not kind.uses_backend:
+    if not CROSS_MIXERS.get(subject.name).uses_backend:
         raise Skip("the cross mixer takes no attention backend")
     model = subject.build()
     _, batch, mask = _padded_source("left", LONG_SOURCE)
@@ -219,35 +218,25 @@ def large_source(subject: CrossSubject) -> None:
 
 
 def check_cross_mixer(
-    name_or_class: str | Callable[..., Any], *, reference: Callable[..., torch.Tensor] | None = None
+    name_or_spec: str | CrossMixer, *, reference: Callable[..., torch.Tensor] | None = None
 ) -> list[Check]:
     """Return the checks of a mixer between a decoder and its encoder; nothing runs yet.
 
     Args:
-        name_or_class: a name of the registry; or a class that is not registered, for which the name `cross` is
+        name_or_spec: a name of the registry; or a [`CrossMixer`] that is not registered, for which the name `cross` is
             registered while a check runs.
-        reference: see `hf_tx.conformance.references`. Default: that of a built-in cross mixer.
+        reference: see `hf_tx.conformance.references`. Default: that of a built-in cross mixer, or the one that the
+            cross mixer declares.
 
     Raises:
         ValueError: the name is unknown, or there is no reference.
+        ImportError: the cross mixer belongs to a plug-in that cannot be used.
     """
-    if isinstance(name_or_class, str):
-        CROSS_MIXERS.get(name_or_class)
-        name = name_or_class
-        reference = reference or CROSS_REFERENCES.get(name)
-    else:
-        name = "cross"
+    given = name_or_spec if isinstance(name_or_spec, CrossMixer) else None
+    name = name_or_spec if isinstance(name_or_spec, str) else "cross"
+    spec = given or CROSS_MIXERS.get(name)
+    reference = reference or (CROSS_REFERENCES.get(name) if given is None else None) or resolve_reference(spec)
     if reference is None:
         raise ValueError(f"cross mixer {name!r} has no reference to compare with; give reference=.")
     checks = CROSS_CHECKS.of(f"cross_mixer {name}", CrossSubject(name, reference))
-    if isinstance(name_or_class, str):
-        return checks
-
-    def bound(check: Check) -> Callable[[], None]:
-        def function() -> None:
-            with registered(CROSS_MIXERS, name, name_or_class):
-                check.function()
-
-        return function
-
-    return [dataclasses.replace(check, function=bound(check)) for check in checks]
+    return checks if given is None else registered_while_run(checks, CROSS_MIXERS, name, given)

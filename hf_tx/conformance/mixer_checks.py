@@ -2,7 +2,6 @@
 """The checks of a mixer, inside tiny stacks with large random weights, against its reference."""
 
 import copy
-import dataclasses
 import functools
 import itertools
 import tempfile
@@ -33,7 +32,7 @@ from .tools import (
     normal,
     padded_columns,
     place,
-    registered,
+    registered_while_run,
     tokens,
     unless_refused,
 )
@@ -601,12 +600,4 @@ def check_mixer(
         raise ValueError(f"mixer {name!r} has no reference to compare with; give reference=.")
     subject = MixerSubject(name, spec, Reference(function, settings or (known.settings if known else ({},))))
     checks = MIXER_CHECKS.of(f"mixer {name}", subject)
-    return checks if mixer is None else [_while_registered(check, name, mixer) for check in checks]
-
-
-def _while_registered(check: Check, name: str, mixer: Mixer) -> Check:
-    def function() -> None:
-        with registered(MIXERS, name, mixer):
-            check.function()
-
-    return dataclasses.replace(check, function=function)
+    return checks if mixer is None else registered_while_run(checks, MIXERS, name, mixer)

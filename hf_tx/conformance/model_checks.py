@@ -152,7 +152,7 @@ def rope_scaling(subject: ModelSubject) -> None:
     subject.needs_argument("position_ids")
     subject.need(bool(getattr(subject.config, "rope_parameters", None)), "the model does not rotate")
     limits: dict[str, Any] = {"max_position_embeddings": 64}
-    plain = subject.build(**limits)
+    plain = subject.build(rope_parameters=_rescaled(subject.config, {"rope_type": "default"}), **limits)
     pairs = next((len(buffer) for name, buffer in plain.named_buffers() if name.endswith("inv_freq")), 0)
     subject.need(pairs > 1, "the model has no frequencies that a scaling could tell apart")
     ids, places = subject.tokens(1, LENGTH), torch.arange(LENGTH)[None]
@@ -182,12 +182,20 @@ def rope_scaling(subject: ModelSubject) -> None:
             assert_close(actual, expected, "rope_type='linear' with a factor of 4, at positions four times as far")
 
 
+#: Fields of rope parameters that belong to no scaling.
+_UNSCALED = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
+
+
 def _rescaled(config: Any, scaled: dict[str, Any]) -> dict[str, Any]:
-    """Return the rope parameters of a config, or of all its kinds of layers, with another scaling."""
+    """Return the rope parameters of a config, or of all its kinds of layers, scaled otherwise."""
+
+    def one(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if name in _UNSCALED} | scaled
+
     given = config.rope_parameters
     if any(isinstance(part, dict) for part in given.values()):
-        return {name: {**part, **scaled} if part else part for name, part in given.items()}
-    return {**given, **scaled}
+        return {name: one(part) if part else part for name, part in given.items()}
+    return one(given)
 
 
 @MODEL_CHECKS.add
@@ -258,20 +266,33 @@ def split_with_cache(subject: ModelSubject) -> None:
             assert_close(actual, expected, f"{length} tokens, split at {at}")
 
 
-@MODEL_CHECKS.add
-def prefill_in_chunks(subject: ModelSubject) -> None:
-    """A left-padded batch in chunks, down to single steps, is as in one call."""
+def _prefill(subject: ModelSubject, through_pads: bool) -> None:
     subject.needs_cache()
     subject.need(not subject.seq2seq, "the decoder of an encoder-decoder is not padded on the left")
     model = subject.build()
     for sizes, chunks in (([LENGTH, 4], (1, 2, 3)), ([min(40, subject.long - 2), 9], (1,))):
         _, batch, mask, _ = subject.padded(sizes, "left")
-        real = mask.bool()
+        real, length = mask.bool(), batch.shape[1]
         expected = subject.states(model, batch, mask)[real]
-        for size in chunks:
-            ends = [*range(size, batch.shape[1], size), batch.shape[1]]
+        for size in chunks if not through_pads else (1,):
+            # Single steps begin where every row has a token.
+            first = length - min(sizes) if size == 1 and not through_pads else size
+            ends = [*range(first, length, size), length]
             actual = _in_calls(subject, model, batch, mask, ends)[real]
-            assert_close(actual, expected, f"{batch.shape[1]} tokens in chunks of {size}")
+            assert_close(actual, expected, f"{length} tokens, {first} first, then chunks of {size}")
+
+
+@MODEL_CHECKS.add
+def prefill_in_chunks(subject: ModelSubject) -> None:
+    """A left-padded batch in chunks, and in single steps after its pads, is as in one call."""
+    _prefill(subject, through_pads=False)
+
+
+@MODEL_CHECKS.add_optional
+def pads_in_single_steps(subject: ModelSubject) -> None:
+    """A left-padded batch is as in one call when its pads come in calls of one token, too: transformers takes such a
+    token for a real one in recurrent layers."""
+    _prefill(subject, through_pads=True)
 
 
 @MODEL_CHECKS.add

@@ -2,11 +2,9 @@
 """The checks of a position scheme: by itself, and in tiny stacks of full attention with large random weights."""
 
 import copy
-import dataclasses
 import functools
 import itertools
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,8 @@ from ..models.configuration_decoder import TxDecoderConfig
 from ..models.configuration_encoder import TxEncoderConfig
 from ..models.modeling_decoder import TxDecoderModel
 from ..models.modeling_encoder import TxEncoderModel
-from ..models.positions import POSITIONS, PositionScheme, apply_rotary
+from ..models.positions import POSITIONS, Position, PositionScheme, apply_rotary
+from ..plugins import resolve_reference
 from .checks import Check, CheckTable, Skip
 from .mixer_subject import LENGTH, SIZES, label, run, states
 from .position_references import POSITION_REFERENCES, PositionReference
@@ -32,7 +31,7 @@ from .tools import (
     meta_tensors,
     padded_columns,
     place,
-    registered,
+    registered_while_run,
     tokens,
     unless_refused,
 )
@@ -255,30 +254,27 @@ def position_buffers(subject: PositionSubject) -> None:
 
 
 def check_position(
-    name_or_class: str | type[PositionScheme], *, reference: PositionReference | None = None
+    name_or_class: str | Position | type[PositionScheme], *, reference: PositionReference | None = None
 ) -> list[Check]:
     """Return the checks of a position scheme; nothing runs yet.
 
     Args:
-        name_or_class: a name of the registry; or a class that is not registered, for which the name `position` is
-            registered while a check runs.
-        reference: what it is compared with. Default: that of a built-in scheme; one of a plug-in may have none.
+        name_or_class: a name of the registry; or a [`Position`], or its class, that is not registered, for which the
+            name `position` is registered while a check runs.
+        reference: what it is compared with. Default: that of a built-in scheme, or the one that the scheme declares.
 
     Raises:
         ValueError: the name is unknown.
         ImportError: the scheme belongs to a plug-in that cannot be used.
     """
-    if isinstance(name_or_class, str):
-        POSITIONS.get(name_or_class)
-        known = POSITION_REFERENCES.get(name_or_class)
-        return POSITION_CHECKS.of(f"position {name_or_class}", PositionSubject(name_or_class, reference or known))
-
-    def bound(check: Check) -> Callable[[], None]:
-        def function() -> None:
-            with registered(POSITIONS, "position", name_or_class):
-                check.function()
-
-        return function
-
-    checks = POSITION_CHECKS.of("position position", PositionSubject("position", reference))
-    return [dataclasses.replace(check, function=bound(check)) for check in checks]
+    if isinstance(name_or_class, type):
+        name_or_class = Position(name_or_class)
+    given = name_or_class if isinstance(name_or_class, Position) else None
+    name = name_or_class if isinstance(name_or_class, str) else "position"
+    spec = given or POSITIONS.get(name)
+    if reference is None and given is None:
+        reference = POSITION_REFERENCES.get(name)
+    if reference is None and spec.reference is not None:
+        reference = PositionReference(**resolve_reference(spec))
+    checks = POSITION_CHECKS.of(f"position {name}", PositionSubject(name, reference))
+    return checks if given is None else registered_while_run(checks, POSITIONS, name, given)

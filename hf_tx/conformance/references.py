@@ -7,7 +7,8 @@ with none of its code. *Shape:* both `(batch, length, hidden_size)`. For a mixer
 with `position_embeddings`, the cosines and sines of `apply_rotary` or None, and `position_bias`, which is added to the
 scores. *Shape:* `(1, heads, length, length)`, or None.
 
-The reference of a cross mixer is `reference(module, hidden_states, source_states) -> mixed`.
+The reference of a cross mixer is `reference(module, hidden_states, source_states) -> mixed`; that of a norm or a
+feed-forward layer `reference(module, hidden_states)`, for states of any shape.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.mixer import mixer_options
+from ..models.mixer import MIXERS
 from ..models.positions import apply_rotary
 
 
@@ -101,7 +102,7 @@ def _attention(visible: Callable[[Any, Any, bool], Callable[[int, int], bool]]) 
 
     def reference(module: Any, hidden_states: Tensor, is_causal: bool, **positions: Any) -> Tensor:
         config = module.config.layer_config(module.layer_idx)
-        rule = visible(config, mixer_options(config, config.mixers[module.layer_idx]), is_causal)
+        rule = visible(config, MIXERS.options(config, config.mixers[module.layer_idx]), is_causal)
 
         def sees(i: int, j: int) -> bool:
             return rule(i, j) and not (is_causal and j > i)
@@ -314,14 +315,51 @@ def _multiplicative(module: Any, state: Tensor, source: Tensor) -> Tensor:
     return (state * (source @ module.k_proj.weight.T)).sum(-1)
 
 
+# ------------------------------------------------------------------------------------- norms and feed-forward layers
+def _scaled(module: Any, normed: Tensor) -> Tensor:
+    normed = normed if module.weight is None else normed * module.weight
+    return normed if module.bias is None else normed + module.bias
+
+
+def layernorm(module: Any, hidden_states: Tensor) -> Tensor:
+    """`(x - mean) / sqrt(variance + eps) * weight + bias`."""
+    centred = hidden_states - hidden_states.mean(-1, keepdim=True)
+    return _scaled(module, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + module.eps))
+
+
+def rmsnorm(module: Any, hidden_states: Tensor) -> Tensor:
+    """`x / sqrt(mean of the squares + eps) * weight`, or `* (1 + weight)`."""
+    normed = hidden_states / torch.sqrt((hidden_states**2).mean(-1, keepdim=True) + module.eps)
+    if module.weight is None:
+        return normed
+    return normed * (1 + module.weight if module.unit_offset else module.weight)
+
+
+def dyt(module: Any, hidden_states: Tensor) -> Tensor:
+    """`weight * tanh(alpha * x) + bias`."""
+    grown = torch.exp(-2 * (module.alpha * hidden_states).abs())
+    return _scaled(module, torch.sign(module.alpha * hidden_states) * (1 - grown) / (1 + grown))
+
+
+def mlp(module: Any, hidden_states: Tensor) -> Tensor:
+    """`W_2 act(W_1 x + b_1) + b_2`."""
+    return _linear(module.act_fn(_linear(hidden_states, module.up_proj)), module.down_proj)
+
+
+def glu(module: Any, hidden_states: Tensor) -> Tensor:
+    """`W_3 (act(W_1 x) * W_2 x)`."""
+    gate = module.act_fn(_linear(hidden_states, module.gate_proj))
+    return _linear(gate * _linear(hidden_states, module.up_proj), module.down_proj)
+
+
 # ------------------------------------------------------------------------------------------------------------- tables
 @dataclass(frozen=True)
 class Reference:
-    """The reference of a mixer, and with which settings the mixer is checked.
+    """The reference of a part, and with which settings the part is checked.
 
     Attributes:
         function: the reference.
-        settings: each a dict of config fields, in which `options` are the options of the mixer. All checks use the
+        settings: each a dict of config fields, in which `options` are the options of the part. All checks use the
             first, those that compare with the reference use all.
     """
 
@@ -363,4 +401,18 @@ CROSS_REFERENCES: dict[str, Callable[..., Tensor]] = {
     "full": cross_full,
     "additive": _cross(_additive),
     "multiplicative": _cross(_multiplicative),
+}
+
+_PLAIN = dict(norm_affine=False, norm_bias=False)
+NORM_REFERENCES: dict[str, Reference] = {
+    "layernorm": Reference(layernorm, ({}, dict(norm_bias=False), _PLAIN)),
+    "rmsnorm": Reference(rmsnorm, ({}, dict(norm_unit_offset=True), _PLAIN)),
+    "dyt": Reference(dyt, ({}, dict(norm_bias=False, options=dict(alpha=1.5)), _PLAIN)),
+    "none": Reference(lambda module, hidden_states: hidden_states),
+}
+
+FEED_FORWARD_REFERENCES: dict[str, Reference] = {
+    "mlp": Reference(mlp, ({}, dict(mlp_bias=True, hidden_act="relu"))),
+    "glu": Reference(glu, ({}, dict(mlp_bias=True, hidden_act="silu"))),
+    "none": Reference(lambda module, hidden_states: hidden_states),
 }

@@ -2,6 +2,7 @@
 """What the checks of all kinds share: weights and tokens that show errors, and comparisons."""
 
 import contextlib
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import is_flash_attention_requested
 
 from ..models.registry import Registry
+from .checks import Check
 
 T = TypeVar("T")
 
@@ -234,6 +236,19 @@ def registered(registry: Registry[T], name: str, value: T) -> Iterator[None]:
         yield
     finally:
         del registry._entries[name]
+
+
+def registered_while_run(checks: list[Check], registry: Registry[T], name: str, value: T) -> list[Check]:
+    """Return checks during which a registry knows a name."""
+
+    def bound(check: Check) -> Callable[[], None]:
+        def function() -> None:
+            with registered(registry, name, value):
+                check.function()
+
+        return function
+
+    return [dataclasses.replace(check, function=bound(check)) for check in checks]
 
 
 def meta_tensors(model: nn.Module) -> list[str]:

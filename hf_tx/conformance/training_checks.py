@@ -128,13 +128,13 @@ def deterministic_in_eval(subject: ModelSubject) -> None:
     assert_close(first, subject.states(subject.build(**none), batch), "a model without dropout")
 
 
-def _with_large_embeddings(subject: ModelSubject, dtype: torch.dtype) -> None:
+def _with_large_embeddings(subject: ModelSubject, dtype: torch.dtype) -> torch.Tensor:
     model = subject.build()
     with torch.no_grad():
         model.get_input_embeddings().weight.mul_(1000.0)
     out = subject.states(model.to(dtype), subject.tokens(2, LENGTH))
-    expect(out.dtype == dtype, f"{dtype}: outputs are {out.dtype}")
     assert_finite(out, str(dtype))
+    return out
 
 
 @TRAINING_CHECKS.add
@@ -147,7 +147,8 @@ def large_embeddings(subject: ModelSubject) -> None:
 @TRAINING_CHECKS.add_optional
 def double_precision(subject: ModelSubject) -> None:
     """The model computes in float64, in which some operations of torch have no kernel."""
-    _with_large_embeddings(subject, torch.float64)
+    out = _with_large_embeddings(subject, torch.float64)
+    expect(out.dtype == torch.float64, f"outputs are {out.dtype}")
 
 
 @TRAINING_CHECKS.add
@@ -203,6 +204,8 @@ def recorded_outputs(subject: ModelSubject) -> None:
     expect(recorded, "output_hidden_states=True gives none")
     number = len(layers)
     expect(len(recorded) == number + 1, f"{len(recorded)} hidden states of {number} layers")
+    shifted = number > 1 and recorded[0].shape == entered[1].shape and torch.equal(recorded[0], entered[1])
+    expect(not shifted, "the embeddings are missing from hidden_states: they begin behind the first layer")
     for idx, expected in enumerate([*entered[:number], plain[0]]):
         assert_close(recorded[idx], expected, f"hidden state {idx}")
     given, seen = (

@@ -229,7 +229,7 @@ def _lengthen_positions(stack: TxStack, length: float) -> None:
     for name, scheme in stack.positions.items():
         if name == "rope":
             device = next(scheme.buffers()).device
-            stack.positions[name] = POSITIONS.get(name)(stack.config).to(device)
+            stack.positions[name] = POSITIONS.build(stack.config, name).to(device)
         elif name in _LEARNED:
             scheme.embed_positions = _interpolated(scheme.embed_positions, scheme.offset, int(length), target)
         elif name == "sinusoidal":

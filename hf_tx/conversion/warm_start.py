@@ -167,9 +167,9 @@ def _as_decoder(model: Any) -> tuple[dict[str, Any], State]:
     head = state.get("lm_head.weight")
     if head is not None and head.shape[1] != config.hidden_size:
         state["encoder.lm_head.weight"] = state.pop("lm_head.weight")  # no name of the decoder, so that it is reported
-    table = "model.positions.relative.relative_bias.weight"
-    if table in state:
-        settings["relative_attention_num_buckets"] = buckets = config.relative_attention_num_buckets // 2
+    buckets = config.relative_attention_num_buckets // 2
+    for table in [name for name in state if name.endswith(".relative_bias.weight")]:
+        settings["relative_attention_num_buckets"] = buckets
         state[table] = state[table][:buckets]  # those of keys at and before the query
     return settings, state
 

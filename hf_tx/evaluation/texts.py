@@ -2,6 +2,7 @@
 """How well a language model of any kind predicts texts."""
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -79,8 +80,11 @@ def evaluate_texts(
         kind = "an encoder-decoder" if model.config.is_encoder_decoder else "no encoder-decoder"
         raise ValueError(f"task = {task!r}: {type(model).__name__} is {kind}")
     settings = _settings(model, tokenizer, task, context_length, stride)
-    texts = list(_checked(texts, pairs=task == "seq2seq-lm"))
-    encoded = [_encode(tokenizer, text, number, settings["context_length"]) for number, text in enumerate(texts)]
+    encoded, digest = [], hashlib.sha256()
+    for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm")):
+        encoded.append(_encode(tokenizer, text, number, settings["context_length"]))
+        for part in [text] if isinstance(text, str) else text:
+            _digest(digest, part)
     if not any(text.token_ids for text in encoded):
         raise ValueError(f"there is nothing to score: {len(encoded)} texts have no token")
     _check_vocabulary(model, encoded)
@@ -103,7 +107,7 @@ def evaluate_texts(
         num_unknown=sum(text.num_unknown for text in encoded),
         unknown_bytes=sum(text.unknown_bytes for text in encoded),
         lossless=all(text.lossless for text in encoded),
-        texts_digest=_digest(part for text in texts for part in ([text] if isinstance(text, str) else text)),
+        texts_digest=digest.hexdigest()[:16],
         tokens_digest=_digest_tokens(tokenizer, encoded),
         settings=settings,
         num_unread=sum(len(text.unread) for text in encoded),
@@ -157,7 +161,7 @@ def _collate(rows: Sequence[Row]) -> tuple[dict[str, torch.Tensor], torch.Tensor
 class _Encoded:
     """A text, or a source and its target, as tokens. What is counted is the target."""
 
-    token_ids: list[int]
+    token_ids: "array[int]"
     begin: list[int]
     end: list[int]
     source: list[int]
@@ -181,14 +185,14 @@ def _encode(
         first, text = text
         source, what = tokenizer(first, **options)["input_ids"], "text_target"
     options |= {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
-    token_ids: list[int] = []
+    token_ids = array("i")
     begin: list[int] = []
     end: list[int] = []
     unread: list[str] = []
-    num_unknown = unknown_bytes = 0
+    num_bytes = num_unknown = unknown_bytes = 0
     lossless = True
-    shared = list(range(len(tokenizer)))  # objects for the tokens of a long text
     for piece in cut_text(text, plain_encoder(tokenizer)):
+        num_bytes += len(piece.encode("utf-8"))
         found = tokenizer(**{what: piece}, **options)
         ids, special = found["input_ids"], found["special_tokens_mask"]
         if tokenizer.is_fast:
@@ -200,9 +204,9 @@ def _encode(
         if not token_ids:
             begin = ids[: kept[0]]
         end = ids[kept[-1] + 1 :]
-        new = [shared[ids[position]] for position in kept]
-        lossless = lossless and _gives_back(tokenizer, token_ids[-_CONTEXT:], new, piece)
-        token_ids += new
+        new = [ids[position] for position in kept]
+        lossless = lossless and _gives_back(tokenizer, token_ids[-_CONTEXT:].tolist(), new, piece)
+        token_ids.extend(new)
         unknown = [position for position in kept if ids[position] == tokenizer.unk_token_id]
         if unknown and not tokenizer.is_fast:
             raise ValueError(
@@ -224,7 +228,7 @@ def _encode(
         begin=begin,
         end=end,
         source=source,
-        num_bytes=len(text.encode("utf-8")),
+        num_bytes=num_bytes,
         num_unknown=num_unknown,
         unknown_bytes=unknown_bytes,
         unread=unread,
@@ -281,7 +285,7 @@ def _seq2seq_rows(
     if text.token_ids:
         labels = torch.tensor([[*text.begin, *text.token_ids, *text.end]])
         decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)[0].tolist()
-        targets = [IGNORE] * len(text.begin) + text.token_ids + [IGNORE] * len(text.end)
+        targets = [*[IGNORE] * len(text.begin), *text.token_ids, *[IGNORE] * len(text.end)]
         yield {"input_ids": text.source, "decoder_input_ids": decoder_input_ids}, targets
 
 
@@ -373,10 +377,10 @@ def _digest_tokens(tokenizer: PreTrainedTokenizerBase, texts: Iterable[_Encoded]
     return digest.hexdigest()[:16]
 
 
-def _digest(parts: Iterable[str]) -> str:
-    """Return a fingerprint of a sequence of strings."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8")
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:16]
+def _digest(digest: Any, text: str) -> None:
+    """Add a text to a fingerprint, without a second one in memory."""
+    starts = range(0, len(text), _DIGESTED)
+    size = sum(len(text[start : start + _DIGESTED].encode("utf-8")) for start in starts)
+    digest.update(size.to_bytes(8, "little"))
+    for start in starts:
+        digest.update(text[start : start + _DIGESTED].encode("utf-8"))

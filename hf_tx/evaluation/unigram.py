@@ -2,7 +2,8 @@
 """The simplest language model: every token has its own probability, whatever stands around it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import chain
 from math import log
 
 from .scores import Score
@@ -25,7 +26,7 @@ class UnigramModel:
     def __init__(self, texts: Iterable[Iterable[int]], vocab_size: int, smoothing: float = 1.0) -> None:
         if vocab_size < 1 or smoothing <= 0:
             raise ValueError(f"vocab_size = {vocab_size}, smoothing = {smoothing}: both must be above 0")
-        self.counts = Counter(token for text in texts for token in text)
+        self.counts = Counter(chain.from_iterable(texts))
         self.vocab_size = vocab_size
         self.smoothing = smoothing
         self.total = sum(self.counts.values()) + smoothing * vocab_size
@@ -36,8 +37,8 @@ class UnigramModel:
         """Return the probability of a token."""
         return (self.counts[token] + self.smoothing) / self.total
 
-    def score(self, token_ids: Sequence[int]) -> Score:
+    def score(self, token_ids: Iterable[int]) -> Score:
         """Score the tokens of a text."""
         occurrences = Counter(token_ids)
         nats = -sum(count * log(self.probability(token)) for token, count in occurrences.items())
-        return Score(nats, len(token_ids), occurrences[self.most_frequent])
+        return Score(nats, occurrences.total(), occurrences[self.most_frequent])

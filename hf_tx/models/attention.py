@@ -10,8 +10,9 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .mixer import CROSS_MIXERS, MIXERS, Mixer
-from .norms import build_qk_norm
+from .mixer import CROSS_MIXERS, MIXERS, CrossMixer, Mixer
+from .norm import build_qk_norm
+from .position import POSITIONS
 from .positions import apply_rotary
 
 
@@ -100,7 +101,7 @@ class Attention(nn.Module):
 
     has_window = False
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
         super().__init__()
         self.config = backend_config
         self.layer_idx = layer_idx
@@ -170,6 +171,7 @@ class Attention(nn.Module):
         cache: Cache | None = None,
         source_states: torch.Tensor | None = None,
         is_causal: bool | None = None,
+        attn_implementation: str | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values of the visible positions.
@@ -182,6 +184,7 @@ class Attention(nn.Module):
             cache: keys and values of earlier positions; updated in place.
             source_states: used by cross-attention only.
             is_causal: whether queries see only keys at or before them in this call. Default: as the layer was built.
+            attn_implementation: the backend of this call, which made the mask. Default: the config's.
             **kwargs: passed on to the backend.
 
         Returns:
@@ -205,7 +208,7 @@ class Attention(nn.Module):
         if self.has_sinks:
             kwargs["s_aux"] = self.sinks
         attention_interface = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
+            attn_implementation or self.config._attn_implementation, eager_attention_forward
         )
         mixed, weights = attention_interface(
             self,
@@ -247,9 +250,6 @@ class SlidingAttention(Attention):
 class CrossAttention(Attention):
     """Attention of a decoder to the states of an encoder. The keys and values are computed once a sequence when there
     is a cache."""
-
-    #: Whether an attention backend computes it, with that backend's mask.
-    uses_backend = True
 
     def _source_size(self, config: Any) -> int:
         return config.cross_attention_hidden_size or config.hidden_size
@@ -299,9 +299,23 @@ def crossed_states(
     return cache.cross_attention_cache.update(*project(source_states), layer_idx)
 
 
-MIXERS.register("full", Mixer(module=Attention, layer_type="full_attention", cost="quadratic"))
+def attention_plan(config: Any) -> dict[str, str]:
+    """Return how tensor parallelism shards attention: by heads, where all of them are treated alike. Every device has
+    all heads where a norm, a position bias or sinks treat each differently."""
+    biased = any(POSITIONS.get(name).has_bias for name in config.layer_positions)
+    whole = config.qk_norm_scope != "head" or biased or config.attention_sinks
+    plan = dict.fromkeys(("q_proj", "k_proj", "v_proj"), "colwise_gather_output" if whole else "colwise")
+    plan["o_proj"] = "rowwise_split_input" if whole else "rowwise"
+    if config.qk_norm and not whole:
+        plan |= dict.fromkeys(("q_norm", "k_norm"), "replicated_with_grad_allreduce")
+    return plan
+
+
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+#: What every mixer that is built on [`Attention`] has in common.
+OF_ATTENTION: dict[str, Any] = dict(tp_plan=attention_plan, adapter_targets=_PROJECTIONS)
+MIXERS.register("full", Mixer(Attention, "full_attention", "quadratic", **OF_ATTENTION))
 MIXERS.register(
-    "sliding",
-    Mixer(module=SlidingAttention, layer_type="sliding_attention", cost="linear", needs=("sliding_window",)),
+    "sliding", Mixer(SlidingAttention, "sliding_attention", "linear", needs=("sliding_window",), **OF_ATTENTION)
 )
-CROSS_MIXERS.register("full", CrossAttention)
+CROSS_MIXERS.register("full", CrossMixer(CrossAttention, uses_backend=True, adapter_targets=_PROJECTIONS))

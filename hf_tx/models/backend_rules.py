@@ -18,7 +18,6 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 from transformers.modeling_utils import AttentionInterface
 from transformers.utils.generic import is_flash_attention_requested
 
-from .mixer import mixer_options
 from .mixers import MIXERS
 from .positions import POSITIONS
 from .serving import is_paged, unserved
@@ -181,7 +180,7 @@ def has_band(config: Any, layer_idx: int) -> bool:
     mixer = MIXERS.get(name)
     if not mixer.is_attention or mixer.pattern is None:
         return mixer.is_attention and "sliding_window" in mixer.needs
-    options = mixer_options(config, name)
+    options = MIXERS.options(config, name)
     return mixer.pattern(options, layer.sliding_window, config.is_causal_family, None, 0).band is not None
 
 
@@ -293,6 +292,12 @@ def takes_dense_masks(backend: str) -> bool:
 def takes_distances(backend: str) -> bool:
     """Whether the backend takes a bias of the positions by distance; see [`Backend`]."""
     return _known(backend).by_distance
+
+
+def reads_bands(backend: str) -> bool:
+    """Whether the backend goes over bands or tiles on the host, which reads values of the mask; see [`Backend`]."""
+    known = _known(backend)
+    return known.needs_band or known.by_distance
 
 
 def check_training(stack: Any, backend: str) -> None:

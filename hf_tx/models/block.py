@@ -8,7 +8,9 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .feed_forward import FEED_FORWARDS, drop
+from .auxiliary import AuxiliaryLosses, call_part, declared_losses
+from .configuration_base import TxStackConfig
+from .feed_forwards import FEED_FORWARDS, drop
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import build_norm
 
@@ -32,9 +34,14 @@ class TxBlock(GradientCheckpointingLayer):
         backend_config: the model's config, whose `_attn_implementation` names the backend.
         is_causal: whether the mixer is causal.
         crosses: whether the layer attends to an encoder.
+
+    Attributes:
+        auxiliary_losses: names of the terms that its parts add to the loss.
     """
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, crosses: bool) -> None:
+    def __init__(
+        self, config: TxStackConfig, layer_idx: int, backend_config: TxStackConfig, is_causal: bool, crosses: bool
+    ) -> None:
         super().__init__()
         place = config.norm_position
         has_norm, has_post_norm = place != "residual_post", place in ("residual_post", "sandwich")
@@ -44,36 +51,42 @@ class TxBlock(GradientCheckpointingLayer):
         self.residual_multiplier = config.residual_multiplier
         self.dropout = config.hidden_dropout
 
-        mixer = MIXERS.get(config.mixers[layer_idx])
-        self.mixer = mixer.module(config, layer_idx, backend_config, is_causal)
-        self.takes_start = mixer.takes_start
+        name = config.mixers[layer_idx]
+        self.mixer = MIXERS.build(config, name, layer_idx, backend_config, is_causal)
+        self.takes_start = MIXERS.get(name).takes_start
         self.mixer_norm = build_norm(config) if has_norm and config.mixer_norm else None
         self.mixer_post_norm = build_norm(config) if has_post_norm else None
 
         self.cross_mixer = None
         if crosses:
-            cross = CROSS_MIXERS.get(config.cross_mixer)
-            self.cross_mixer = cross(config, layer_idx, backend_config, is_causal=False)
+            self.cross_mixer = CROSS_MIXERS.build(config, config.cross_mixer, layer_idx, backend_config, False)
             self.cross_norm = build_norm(config) if has_norm else None
             self.cross_post_norm = build_norm(config) if has_post_norm else None
 
-        feed_forward = FEED_FORWARDS.get(config.ffn_type)
-        self.mlp = None
-        if feed_forward is not None:
-            self.mlp = feed_forward(config)
+        self.mlp = FEED_FORWARDS.build(config, config.ffn_type)
+        if self.mlp is not None:
             self.mlp_norm = build_norm(config) if has_norm and not config.parallel_shared_norm else None
             self.mlp_post_norm = build_norm(config) if has_post_norm else None
 
-    def _enter(self, hidden_states: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
-        return hidden_states if self.norms_after or norm is None else norm(hidden_states)
+        self.auxiliary_losses = declared_losses(self.children())
+
+    def _enter(
+        self, hidden_states: torch.Tensor, norm: nn.Module | None, losses: AuxiliaryLosses | None
+    ) -> torch.Tensor:
+        return hidden_states if self.norms_after or norm is None else call_part(norm, losses, hidden_states)
 
     def _leave(
-        self, hidden_states: torch.Tensor, update: torch.Tensor, norm: Any, post_norm: nn.Module | None
+        self,
+        hidden_states: torch.Tensor,
+        update: torch.Tensor,
+        norm: Any,
+        post_norm: nn.Module | None,
+        losses: AuxiliaryLosses | None,
     ) -> torch.Tensor:
         if post_norm is not None:
-            update = post_norm(update)
+            update = call_part(post_norm, losses, update)
         hidden_states = self._add(hidden_states, update)
-        return norm(hidden_states) if self.norms_after else hidden_states
+        return call_part(norm, losses, hidden_states) if self.norms_after else hidden_states
 
     def _add(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         update = drop(update, self.dropout, self.training)
@@ -93,7 +106,7 @@ class TxBlock(GradientCheckpointingLayer):
         encoder_attention_mask: Any = None,
         is_causal: bool | None = None,
         **kwargs: Any,
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Apply the layer. What carries gradients is positional: re-entrant checkpointing sees nothing else.
 
         Args:
@@ -110,12 +123,16 @@ class TxBlock(GradientCheckpointingLayer):
             **kwargs: passed on to the attention backend.
 
         Returns:
-            *Shape:* `(batch, length, hidden_size)`.
+            *Shape:* `(batch, length, hidden_size)`. A layer whose parts add to the loss returns a tuple of that and
+            the terms, in the order of `auxiliary_losses`.
         """
+        losses = AuxiliaryLosses(self.auxiliary_losses) if self.auxiliary_losses else None
         own = getattr(cache, "self_attention_cache", cache)
-        entered = self._enter(hidden_states, self.mixer_norm)
+        entered = self._enter(hidden_states, self.mixer_norm, losses)
         start = {"source_start": source_start} if self.takes_start else {}
-        mixed, _ = self.mixer(
+        mixed, _ = call_part(
+            self.mixer,
+            losses,
             entered,
             position_embeddings=position_embeddings,
             attention_mask=attention_mask,
@@ -127,22 +144,26 @@ class TxBlock(GradientCheckpointingLayer):
         )
         if self.parallel:
             if self.mlp is not None:
-                mixed = mixed + self.mlp(entered if self.mlp_norm is None else self.mlp_norm(hidden_states))
-            return self._add(hidden_states, mixed)
-        hidden_states = self._leave(hidden_states, mixed, self.mixer_norm, self.mixer_post_norm)
+                read = entered if self.mlp_norm is None else call_part(self.mlp_norm, losses, hidden_states)
+                mixed = mixed + call_part(self.mlp, losses, read)
+            hidden_states = self._add(hidden_states, mixed)
+            return hidden_states if losses is None else (hidden_states, *losses.values(hidden_states))
+        hidden_states = self._leave(hidden_states, mixed, self.mixer_norm, self.mixer_post_norm, losses)
 
         if self.cross_mixer is not None:
-            crossed, _ = self.cross_mixer(
-                self._enter(hidden_states, self.cross_norm),
+            crossed, _ = call_part(
+                self.cross_mixer,
+                losses,
+                self._enter(hidden_states, self.cross_norm, losses),
                 attention_mask=encoder_attention_mask,
                 cache=cache,
                 source_states=encoder_hidden_states,
                 is_causal=False,
                 **kwargs,
             )
-            hidden_states = self._leave(hidden_states, crossed, self.cross_norm, self.cross_post_norm)
+            hidden_states = self._leave(hidden_states, crossed, self.cross_norm, self.cross_post_norm, losses)
 
         if self.mlp is not None:
-            update = self.mlp(self._enter(hidden_states, self.mlp_norm))
-            hidden_states = self._leave(hidden_states, update, self.mlp_norm, self.mlp_post_norm)
-        return hidden_states
+            update = call_part(self.mlp, losses, self._enter(hidden_states, self.mlp_norm, losses))
+            hidden_states = self._leave(hidden_states, update, self.mlp_norm, self.mlp_post_norm, losses)
+        return hidden_states if losses is None else (hidden_states, *losses.values(hidden_states))

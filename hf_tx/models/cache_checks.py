@@ -8,21 +8,22 @@ import torch.distributed as dist
 from transformers.cache_utils import Cache, EncoderDecoderCache, LinearAttentionCacheLayerMixin
 
 from .tracing import is_tracing
+from .values import may_look_at
 
 #: States of a source that is encoded once more differ by rounding, and those of another one by their own size.
 _SAME_SOURCE = 1e-2
 
 
-def tokens_held(past: int | torch.Tensor, length: int) -> int | None:
+def tokens_held(past: int | torch.Tensor, needed: bool = False) -> int | None:
     """Return how many tokens a cache holds, or None where only the device knows and asking it would hold up a step.
 
     Args:
         past: the count; a tensor of a static cache.
-        length: of the input.
+        needed: whether the device is asked all the same.
     """
     if isinstance(past, int):
         return past
-    return int(past) if not is_tracing(past) and (past.device.type == "cpu" or length > 1) else None
+    return int(past) if may_look_at(past) or (needed and not is_tracing(past)) else None
 
 
 def check_cache(cache: Cache, windows: list[int | None], heads: list[tuple[int, int]], rows: int) -> None:
@@ -94,20 +95,18 @@ def _rows_held(layer: Any, rows: int) -> int:
     return rows if keys is None or keys.ndim != 4 else keys.shape[0]
 
 
-def check_room(cache: Cache, windows: list[int | None], past: int | torch.Tensor, length: int) -> None:
-    """Check that the tokens of a call fit into a static cache, unless only the device knows what it holds.
+def check_room(cache: Cache, windows: list[int | None], held: int, length: int) -> None:
+    """Check that the tokens of a call fit into a static cache.
 
     Args:
         cache: that of the decoder's own layers.
         windows: the window of every layer, or None.
-        past: tokens in the cache.
+        held: tokens in the cache.
         length: tokens of the input.
 
     Raises:
         ValueError: they do not.
     """
-    if not getattr(cache, "is_compileable", False) or (held := tokens_held(past, length)) is None:
-        return
     layers: list[Any] = cache.layers
     for layer, window in zip(layers, windows, strict=False):
         size = getattr(layer, "max_cache_len", None)
@@ -151,7 +150,7 @@ def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, t
     if getattr(layer, "is_compileable", False):  # with room for a longer source
         held = held[:, :, : keys.shape[2]]
     same = held.shape == keys.shape
-    if same and not training:
+    if same and not training and may_look_at(keys):
         same = bool((held.to(keys) - keys).abs().amax() <= _SAME_SOURCE * keys.abs().amax())
     if not same:
         raise ValueError(

@@ -11,10 +11,12 @@ from transformers.modeling_rope_utils import RopeParameters
 
 from .configuration_changes import without_idle
 from .configuration_checks import (
+    OF_POSITIONS,
     check_blocks,
     check_heads_of_models,
     check_layer,
     check_mixers,
+    check_parts,
     check_per_layer_config,
     check_positions,
     check_rope,
@@ -25,7 +27,10 @@ from .configuration_checks import (
 )
 from .configuration_storage import TxConfigMixin, check_version
 from .configuration_strict import strict
+from .feed_forwards import FEED_FORWARDS
 from .mixers import MIXERS, expand_pattern
+from .norms import NORMS
+from .parts import PartRegistry, shared_plan
 from .plugin_loading import require_plugins, used_plugins
 from .positions import POSITIONS
 from .recurrent_cache import unversioned
@@ -70,6 +75,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         position_type: `none`; `sinusoidal` or `learned`, which are added to the embeddings; `relative` (T5), `alibi`
             or `rope`, which act on attention; or `learned_relative`, both (MPNet). Default: `rope` when a layer is
             attention, else `none`.
+        position_options: options of a position scheme by its name, for schemes that have any.
         rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
             `full_attention` and `sliding_attention`. Only configs with layers that rotate have this attribute.
         rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).
@@ -84,13 +90,14 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         type_vocab_size: number of token types, 0 for none.
         embedding_norm: normalise the embeddings.
         embedding_scale: factor of the token embeddings.
-        norm_type: `layernorm`, `rmsnorm` or `none`.
+        norm_type: `layernorm`, `rmsnorm`, `dyt` or `none`.
+        norm_options: options of a norm by its name, for norms that have any.
         norm_position: `pre`, `post`, `residual_post` (OLMo 2, Swin v2) or `sandwich`; see [`TxBlock`].
         mixer_norm: whether a mixer has the norm before it. With an `embedding_norm`, the first layer can do without
             (ModernBERT): `per_layer_config={0: {"mixer_norm": False}}`.
         norm_eps: added to the variance.
         norm_affine: whether norms have a weight (OLMo: none).
-        norm_bias: whether `layernorm` has a bias.
+        norm_bias: whether `layernorm` and `dyt` have a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
         final_norm: normalise the output of the stack. Default: unless `norm_position` is `post`.
         parallel_residual: mixer and feed-forward layer read the same input.
@@ -98,6 +105,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         residual: whether a layer adds to what it reads, or replaces it (the classic recurrent networks).
         residual_multiplier: factor of what a layer adds.
         ffn_type: `mlp`, `glu` or `none`.
+        ffn_options: options of a feed-forward layer by its name, for those that have any.
         hidden_act: activation, by the library's name.
         intermediate_size: features inside the feed-forward layer. Default: `4 * hidden_size`.
         mlp_bias: whether its projections have a bias.
@@ -151,6 +159,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     qk_norm: bool = False
     qk_norm_scope: str = "head"
     position_type: str | None = None
+    position_options: dict[str, dict[str, Any]] | None = None
     # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
     rope_interleaved: bool = False
@@ -164,6 +173,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     embedding_norm: bool = False
     embedding_scale: int | float | None = None
     norm_type: str = "rmsnorm"
+    norm_options: dict[str, dict[str, Any]] | None = None
     norm_position: str = "pre"
     mixer_norm: bool = True
     norm_eps: float = 1e-6
@@ -176,6 +186,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     residual: bool = True
     residual_multiplier: int | float = 1.0
     ffn_type: str = "glu"
+    ffn_options: dict[str, dict[str, Any]] | None = None
     hidden_act: str = "silu"
     intermediate_size: int | None = None
     mlp_bias: bool = False
@@ -198,8 +209,8 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     plugins: dict[str, dict[str, str]] | None = None
     origin: dict[str, Any] | None = None
 
-    #: Fields, besides `mixers`, whose names a plug-in may have registered.
-    _of_registries: ClassVar[tuple[str, ...]] = ("position_type", "norm_type", "ffn_type")
+    #: The parts of a stack of this family.
+    registries: ClassVar[tuple[PartRegistry[Any], ...]] = (MIXERS, POSITIONS, NORMS, FEED_FORWARDS)
     #: Whether a stack of this family is causal.
     is_causal_family: ClassVar[bool] = True
 
@@ -267,13 +278,20 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     def _names_to_be(self, overrides: Any) -> list[str]:
         """Names that a plug-in may have, before the library takes over what differs from layer to layer."""
         fields = [vars(self), *(overrides.values() if isinstance(overrides, dict) else ())]
-        values = [own.get(name) for own in fields if isinstance(own, dict) for name in self._of_registries]
+        kinds = [registry.kind for registry in self.registries]
+        values = [own.get(kind) for own in fields if isinstance(own, dict) for kind in kinds]
         return [value for value in (*self.mixers, *values) if isinstance(value, str)]
 
     def _names(self) -> list[str]:
         """Names that a plug-in may have, of every layer."""
+        return [name for registry in self.registries for name in self.names_of(registry)]
+
+    def names_of(self, registry: PartRegistry[Any]) -> list[str]:
+        """Return the names of the parts of one kind that the layers have, each once."""
+        if registry is MIXERS:
+            return list(dict.fromkeys(self.mixers))
         layers = [self.layer_config(idx) for idx in self.distinct_layers]
-        return [*self.mixers, *(getattr(layer, name) for layer in layers for name in self._of_registries)]
+        return list(dict.fromkeys(getattr(layer, registry.kind) for layer in layers))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the config as files hold it, with the plug-ins that it needs as it is now."""
@@ -352,13 +370,27 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
             changed = {key: value for key, value in changed.items() if key not in flat}
             changed["rope_parameters"] = {**rope, **flat}
         if changes.get("position_type", stored.get("position_type")) != stored.get("position_type"):
-            of_former = {"position_offset", "sinusoidal_type", "relative_attention_per_layer"} - changes.keys()
+            of_former = OF_POSITIONS.keys() - changes.keys()
             changed = {key: value for key, value in changed.items() if key not in of_former}
+        changed = cls._without_idle_options(changed, changes)
         if "mixers" in changes:
             names = expand_pattern(changes["mixers"], changed.get("num_hidden_layers", cls.num_hidden_layers))
             asked = {name: changed[name] for name in changes.keys() & changed.keys()}
             changed = {**without_idle(changed, names), **asked}
         return changed
+
+    @classmethod
+    def _without_idle_options(cls, changed: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Let stored options go with the part that has them, where the caller names another part."""
+        by_layer = changed.get("per_layer_config")
+        fields = [changed, *(by_layer.values() if isinstance(by_layer, dict) else ())]
+        kept = dict(changed)
+        for registry in cls.registries:
+            options = changed.get(registry.options_field)
+            if options and registry.kind in changes and registry.options_field not in changes:
+                used = [own.get(registry.kind) for own in fields if isinstance(own, dict)]
+                kept[registry.options_field] = {key: value for key, value in options.items() if key in used} or None
+        return kept
 
     def _without_function(self) -> set[str]:
         return super()._without_function() | ({"sliding_window"} if self._window_is_idle() else set())
@@ -380,22 +412,9 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     def base_model_tp_plan(self) -> dict[str, str]:  # type: ignore[override]
         """How tensor parallelism shards the stack."""
         plan = {"embed_tokens": "embedding_rowwise"}
-        # The library knows layers apart by their names only, and what is no attention runs whole on every device.
-        if all(MIXERS.get(name).is_attention for name in self.mixers):
-            # Every device has all heads where a norm, a position bias or sinks do not treat them alike.
-            biased = any(POSITIONS.get(name).has_bias for name in self.layer_positions)
-            whole = self.qk_norm_scope != "head" or biased or self.attention_sinks
-            for name in ("q_proj", "k_proj", "v_proj"):
-                plan[f"layers.*.mixer.{name}"] = "colwise_gather_output" if whole else "colwise"
-            plan["layers.*.mixer.o_proj"] = "rowwise_split_input" if whole else "rowwise"
-            if self.qk_norm and not whole:
-                for name in ("q_norm", "k_norm"):
-                    plan[f"layers.*.mixer.{name}"] = "replicated_with_grad_allreduce"
-        feed_forwards = {self.layer_config(idx).ffn_type for idx in self.distinct_layers}
-        if "glu" in feed_forwards:
-            plan["layers.*.mlp.gate_proj"] = "colwise"
-        if feed_forwards & {"glu", "mlp"}:
-            plan |= {"layers.*.mlp.up_proj": "colwise", "layers.*.mlp.down_proj": "rowwise"}
+        for place, registry in (("mixer", MIXERS), ("mlp", FEED_FORWARDS)):
+            parts = [registry.get(name) for name in self.names_of(registry)]
+            plan |= {f"layers.*.{place}.{name}": style for name, style in shared_plan(parts, self).items()}
         return plan
 
     # ----------------------------------------------------------------------------------------------------- checks
@@ -406,6 +425,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         """Check every rule that one field, or several together, must keep."""
         check_sizes(self)
         check_mixers(self)
+        check_parts(self)
         check_blocks(self)
         check_heads_of_models(self)
         for idx in self.distinct_layers:

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from .configuration_checks import OF_SCORES, crosses_by_scores
+from .configuration_checks import OF_POSITIONS, OF_SCORES, crosses_by_scores
 from .mixers import MIXERS
 from .positions import POSITIONS
 
@@ -48,8 +48,8 @@ def without_idle(stored: dict[str, Any], names: list[str]) -> dict[str, Any]:
     rope = kept.get("rope_parameters") or {}
     if scheme not in taken:
         kept["position_type"] = "none"
-    if "relative" not in taken:
-        kept.pop("relative_attention_per_layer", None)
+    read = {field for name in taken for field in POSITIONS.get(name).reads}
+    kept = {name: value for name, value in kept.items() if name not in OF_POSITIONS.keys() - read}
     if "rope" not in taken:
         kept.pop("rope_parameters", None)
     elif any(isinstance(own, dict) for own in rope.values()):

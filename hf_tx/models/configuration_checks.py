@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
@@ -10,12 +9,12 @@ from typing import Any
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
-from .feed_forward import FEED_FORWARDS
-from .mixer import mixer_options
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import NORMS
-from .positions import POSITIONS, SINUSOIDS, LearnedPositions, RelativePositions
-from .registry import nearest
+from .parts import PartRegistry
+from .positions import POSITIONS, SINUSOIDS, RelativePositions
+from .registry import require as require
+from .registry import require_known as require_known
 
 #: What one layer may have of its own.
 PER_LAYER_FIELDS = (
@@ -39,6 +38,9 @@ OF_SCORES = {
     "qk_norm": False,
     "qk_norm_scope": "head",
 }
+#: Fields that only some norms, and some position schemes, read, with the value at which they do nothing.
+OF_NORMS = {"norm_affine": True, "norm_unit_offset": False}
+OF_POSITIONS = {"position_offset": 0, "sinusoidal_type": "interleaved", "relative_attention_per_layer": False}
 _PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 # Parameters that a kind of rope cannot do without.
 _ROPE_NEEDS = {
@@ -59,21 +61,27 @@ _ROPE_NUMBERS = (
 )
 
 
-def require(condition: bool, field: str, value: Any, rule: str) -> None:
-    """Raise ValueError("field = value: rule") unless the condition holds."""
-    if not condition:
-        raise ValueError(f"{field} = {value!r}: {rule}.")
-
-
-def require_known(field: str, value: Any, known: Iterable[str]) -> None:
-    """Raise ValueError that lists the known values, and the nearest of them, unless the value is one of them."""
-    known = list(known)
-    if value not in known:  # to look for the nearest takes its time
-        require(False, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
-
-
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(map(repr, names))
+
+
+def check_read(config: Any, registry: PartRegistry[Any], used: Iterable[str], neutral: dict[str, Any]) -> None:
+    """Check that fields that only some parts of a kind read are set for one of these; `neutral`: what they are when
+    nothing reads them."""
+    for field, nothing in neutral.items():
+        value, able = getattr(config, field), registry.readers(field)
+        rule = f"needs {registry.kind} = {_either(able)}, not {_either(sorted(used))}"
+        require(value == nothing or bool(set(used) & set(able)), field, value, rule)
+
+
+def check_parts(config: Any) -> None:
+    """Check the names of all parts, and their options."""
+    for registry in config.registries:
+        registry.check_options(config, config.names_of(registry))
 
 
 def check_sizes(config: Any) -> None:
@@ -123,15 +131,6 @@ def check_mixers(config: Any) -> None:
         for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
             require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
-    for name, options in (config.mixer_options or {}).items():
-        require(name in used, "mixer_options", name, f"is used by no layer; the mixers are {', '.join(used)}")
-        kind = MIXERS.get(name).options
-        require(kind is not None, "mixer_options", name, "has no options")
-        known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-        for key in options:
-            require_known(f"mixer_options[{name!r}]", key, known)
-    for name in used:
-        mixer_options(config, name)
 
 
 def check_layer(config: Any, mixer: str) -> None:
@@ -152,7 +151,6 @@ def check_layer(config: Any, mixer: str) -> None:
         require(place == "pre", "mixer_norm", False, f"needs norm_position = 'pre', not {place!r}")
         require(config.norm_type != "none", "mixer_norm", False, "needs a norm_type other than 'none'")
         require(not config.parallel_shared_norm, "mixer_norm", False, "needs parallel_shared_norm = False")
-    FEED_FORWARDS.get(config.ffn_type)
     require_known("hidden_act", config.hidden_act, ACT2FN)
     require(config.intermediate_size > 0, "intermediate_size", config.intermediate_size, "must be above 0")  # type: ignore
     dropouts = ("attention_dropout", "hidden_dropout", "embedding_dropout", "ffn_dropout", "classifier_dropout")
@@ -165,26 +163,24 @@ def check_layer(config: Any, mixer: str) -> None:
 
 
 def check_blocks(config: Any) -> None:
-    NORMS.get(config.norm_type)
+    norm = NORMS.get(config.norm_type)
+    check_read(config, NORMS, [config.norm_type], OF_NORMS)
     place = config.norm_position
     require_known("norm_position", place, ("pre", "post", "residual_post", "sandwich"))
     scope = config.qk_norm_scope
     require_known("qk_norm_scope", scope, ("head", "heads", "all"))
     require(config.qk_norm or scope == "head", "qk_norm_scope", scope, "needs qk_norm = True")
     if scope == "heads":
-        rule = f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}"
-        require(config.norm_type in ("layernorm", "rmsnorm"), "qk_norm_scope", scope, rule)
+        able = [name for name in NORMS if NORMS.get(name).of_heads is not None]
+        rule = f"needs norm_type = {_either(able)}, not {config.norm_type!r}"
+        require(norm.of_heads is not None, "qk_norm_scope", scope, rule)
     if not config.norm_affine:
-        known = config.norm_type in ("layernorm", "rmsnorm")
-        require(known, "norm_affine", False, f"needs norm_type = 'layernorm' or 'rmsnorm', not {config.norm_type!r}")
         require(
             scope != "heads", "norm_affine", False, "heads without weights share their norm: qk_norm_scope = 'head'"
         )
         require(not config.norm_unit_offset, "norm_affine", False, "needs norm_unit_offset = False")
-        biased = config.norm_type == "layernorm" and config.norm_bias
-        require(not biased, "norm_affine", False, "needs norm_bias = False with norm_type = 'layernorm'")
-    if config.norm_unit_offset:
-        require(config.norm_type == "rmsnorm", "norm_unit_offset", True, "needs norm_type = 'rmsnorm'")
+        biased = config.norm_bias and "norm_bias" in norm.reads
+        require(not biased, "norm_affine", False, f"needs norm_bias = False with norm_type = {config.norm_type!r}")
     if not config.residual:
         require(
             config.residual_multiplier == 1, "residual_multiplier", config.residual_multiplier, "needs residual = True"
@@ -219,7 +215,7 @@ def check_tied_size(config: Any, tied: bool) -> None:
 
 
 def check_positions(config: Any) -> None:
-    types = {config.layer_config(idx).position_type for idx in config.distinct_layers}
+    types = config.names_of(POSITIONS)
     for name in types:
         scheme = POSITIONS.get(name)
         attends = any(MIXERS.get(mixer).is_attention for mixer in config.mixers)
@@ -233,7 +229,7 @@ def check_positions(config: Any) -> None:
             f"{name!r} is added to the embeddings and cannot belong to some layers only",
         )
     schemes = [POSITIONS.get(name) for name in types]
-    if any(issubclass(scheme, RelativePositions) for scheme in schemes):
+    if any(issubclass(scheme.module, RelativePositions) for scheme in schemes):
         buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"
@@ -244,17 +240,10 @@ def check_positions(config: Any) -> None:
             far,
             f"must be above {buckets // 2}, half the buckets",
         )
-    per_layer = config.relative_attention_per_layer
-    rule = "needs position_type = 'relative'"
-    require(not per_layer or "relative" in types, "relative_attention_per_layer", per_layer, rule)
-    offset, kind = config.position_offset, config.sinusoidal_type
-    counted = "sinusoidal" in types or any(issubclass(scheme, LearnedPositions) for scheme in schemes)
-    require(not offset or counted, "position_offset", offset, "needs position_type = 'learned' or 'sinusoidal'")
+    check_read(config, POSITIONS, types, OF_POSITIONS)
+    kind, size = config.sinusoidal_type, config.embedding_size or config.hidden_size
     require_known("sinusoidal_type", kind, SINUSOIDS)
-    if kind != "interleaved":
-        require("sinusoidal" in types, "sinusoidal_type", kind, "needs position_type = 'sinusoidal'")
-        size = config.embedding_size or config.hidden_size
-        require(kind != "tensor2tensor" or size >= 4, "sinusoidal_type", kind, f"needs 4 features, not {size}")
+    require(kind != "tensor2tensor" or size >= 4, "sinusoidal_type", kind, f"needs 4 features, not {size}")
 
 
 def check_rope(config: Any, parameters: dict[str, Any]) -> None:

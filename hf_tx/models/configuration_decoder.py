@@ -4,12 +4,13 @@
 from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
 
 # isort: split
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .configuration_base import TxStackConfig
 from .configuration_checks import require, require_known
 from .configuration_strict import strict
 from .mixers import CROSS_MIXERS, MIXERS
+from .parts import PartRegistry
 
 if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code along
     from .modeling_decoder import TxDecoderModel  # noqa: F401
@@ -22,6 +23,7 @@ class TxDecoderConfig(TxStackConfig):
     Args:
         cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`, `additive` (Bahdanau) or
             `multiplicative` (Luong).
+        cross_mixer_options: options of a cross mixer by its name, for those that have any.
         cross_attention_hidden_size: features of that encoder's states. Default: `hidden_size`.
         initial_state: what recurrent layers of the decoder of an encoder-decoder start from: `zero`, or `encoder`, a
             learned map of the encoder's state of the first token (Bahdanau).
@@ -53,7 +55,10 @@ class TxDecoderConfig(TxStackConfig):
         "AutoModelForQuestionAnswering": "modeling_decoder.TxDecoderForQuestionAnswering",
     }
 
+    registries: ClassVar[tuple[PartRegistry[Any], ...]] = (*TxStackConfig.registries, CROSS_MIXERS)
+
     cross_mixer: str = "full"
+    cross_mixer_options: dict[str, dict[str, Any]] | None = None
     cross_attention_hidden_size: int | None = None
     initial_state: str = "zero"
 

@@ -57,7 +57,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     """
 
     model_type = "hf_tx_encoder_decoder"
-    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "encoder_last_hidden_state"]
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "encoder_last_hidden_state", "aux_losses"]
     sub_configs_defaults: ClassVar[dict[str, Any]] = {"encoder": TxEncoderConfig, "decoder": TxDecoderConfig}
     base_model_fsdp_plan: ClassVar[dict[Any, str]] = {}  # the stacks have their own
     full_auto_map: ClassVar[dict[str, str]] = {

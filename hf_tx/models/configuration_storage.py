@@ -69,7 +69,7 @@ class TxConfigMixin(PushesAsAsked):
     num_labels: int
     # Makes the library copy the config's file, and all that it imports, into every folder that is saved.
     _auto_class: ClassVar[str | None] = "AutoConfig"
-    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache"]
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "aux_losses"]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

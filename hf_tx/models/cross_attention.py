@@ -9,7 +9,7 @@ from torch import nn
 from transformers.cache_utils import Cache
 
 from .attention import crossed_states
-from .mixer import CROSS_MIXERS
+from .mixer import CROSS_MIXERS, CrossMixer
 
 
 class AdditiveCrossAttention(nn.Module):
@@ -27,7 +27,6 @@ class AdditiveCrossAttention(nn.Module):
         is_causal: not used: the whole source is visible.
     """
 
-    uses_backend = False
     #: Whether scores are of the sum of query and key, not of their product.
     additive = True
 
@@ -90,5 +89,6 @@ class MultiplicativeCrossAttention(AdditiveCrossAttention):
     additive = False
 
 
-CROSS_MIXERS.register("additive", AdditiveCrossAttention)
-CROSS_MIXERS.register("multiplicative", MultiplicativeCrossAttention)
+_TARGETS = ("q_proj", "k_proj", "o_proj")
+CROSS_MIXERS.register("additive", CrossMixer(AdditiveCrossAttention, adapter_targets=_TARGETS))
+CROSS_MIXERS.register("multiplicative", CrossMixer(MultiplicativeCrossAttention, adapter_targets=_TARGETS[1:]))

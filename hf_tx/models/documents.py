@@ -6,8 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from .tracing import is_tracing
+from .values import refuse_where
+
+
+def begins_document(position_ids: torch.Tensor | None = None, seq_idx: torch.Tensor | None = None) -> torch.Tensor:
+    """Return where a document begins: at position 0, or, where there are no positions, where its number differs from
+    that of the token before. The first token of a call goes on with its document unless its position is 0.
+
+    Args:
+        position_ids: *Shape:* `(batch or 1, length)`, int64, or None.
+        seq_idx: numbers of the documents. *Shape:* `(batch, length)`, int, or None.
+
+    Returns:
+        *Shape:* that of what is given, bool.
+    """
+    if position_ids is not None:
+        return position_ids == 0
+    assert seq_idx is not None
+    return nn.functional.pad(seq_idx[..., 1:] != seq_idx[..., :-1], (1, 0), value=False)
 
 
 def positions_of(
@@ -35,40 +54,38 @@ def positions_of(
         rank = (real.cumsum(-1) - 1)[:, -length:]
         before = (rank + 1) - real[:, -length:]
     if seq_idx is not None:
-        changed = torch.zeros_like(seq_idx, dtype=torch.bool)
-        changed[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
-        rank = rank - torch.where(changed, before, 0).cummax(-1)[0]
+        rank = rank - torch.where(begins_document(seq_idx=seq_idx), before, 0).cummax(-1)[0]
     return rank.clamp(min=0)
 
 
-def inner_ranks(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the rank of every token among the real ones of its row where that differs from its index by more than a
-    constant: where padding stands between real tokens, as when second turns of unequal length are batched. None where
-    no row has any, so that distances may be counted by index.
+def inner_ranks(attention_mask: torch.Tensor | None, looks: bool) -> torch.Tensor | None:
+    """Return the rank of every token among the real ones of its row where that may differ from its index by more than
+    a constant: where padding stands between real tokens, as when second turns of unequal length are batched. None
+    where no row has any, so that distances may be counted by index.
 
     In a graph the values of a mask are not known: it counts by index, and refuses padding inside a row when it runs.
 
     Args:
         attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
+        looks: whether the values of the mask may be read; if not, any mask gives ranks.
 
     Returns:
         *Shape:* `(batch, past + length)`, int64; a pad has the rank of the real token before it.
     """
     if attention_mask is None:
         return None
-    tracing = is_tracing(attention_mask)
-    if not tracing and bool(attention_mask.min()):  # faster than all()
+    if looks and bool(attention_mask.min()):  # faster than all()
         return None
     real = attention_mask.bool()
     is_inner = (real[:, 1:] & ~real[:, :-1]).sum(-1) + real[:, 0] > 1
-    if tracing:
+    if is_tracing(attention_mask):
         torch._assert_async(
             ~is_inner.any(),
             "attention_mask has padding between the tokens of a row, and this graph was made for padding before or "
             "behind them. Call the model without compiling it, or pad at one side.",
         )
         return None
-    return real.long().cumsum(-1) - 1 if bool(is_inner.any()) else None
+    return None if looks and not bool(is_inner.any()) else real.long().cumsum(-1) - 1
 
 
 def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | None:
@@ -86,11 +103,16 @@ def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | N
     if numbers is not None or borders is None:
         return numbers
     rows, length = inputs.shape[:2]
-    if rows > 1 or (not is_tracing(borders) and int(borders[-1]) != length):
-        raise ValueError(
+
+    def message() -> str:
+        return (
             f"cu_seq_lens_q ends at {int(borders[-1])}, and the input has {rows} rows of {length} tokens: it says "
             "where the documents of one row begin, and where the last one ends."
         )
+
+    if rows > 1:
+        raise ValueError(message())
+    refuse_where(borders[-1:] != length, message)
     return torch.searchsorted(borders[1:].contiguous(), torch.arange(length, device=borders.device), right=True)[None]
 
 
@@ -136,19 +158,20 @@ def find_documents(
     attention_mask: torch.Tensor | None,
     inputs_embeds: torch.Tensor,
     past: int | torch.Tensor,
+    looks: bool,
 ) -> Documents | None:
-    """Return the documents packed in the rows, or None when every row is one document.
+    """Return the documents packed in the rows, or None when every row is known to be one document.
 
     Args:
         position_ids: *Shape:* `(batch or 1, length)`, int64.
         attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
         inputs_embeds: *Shape:* `(batch, length, any)`.
         past: tokens in the cache.
+        looks: whether the values of the positions and the mask may be read.
     """
     batch, length = inputs_embeds.shape[:2]
-    tracing = is_tracing(position_ids)
     # A step of generate() without padding, where every operation is felt: no rank is above `past`.
-    if length == 1 and not tracing and min(position_ids.tolist())[0] >= past:
+    if length == 1 and looks and min(position_ids.tolist())[0] >= past:
         return None
     if attention_mask is None:
         ranks = None
@@ -156,11 +179,11 @@ def find_documents(
     else:
         ranks = attention_mask.long().cumsum(-1) - 1
         rank = ranks[:, -length:]
-    if not tracing and not bool((rank > position_ids).any()):
+    if looks and not bool((rank > position_ids).any()):
         return None
     real = None if attention_mask is None else attention_mask[:, -length:].bool()
     start = rank - position_ids
-    begins = position_ids == 0
+    begins = begins_document(position_ids)
     if real is not None:
         begins = begins & real
     if length > 1:
@@ -171,10 +194,11 @@ def find_documents(
             known = (known & real) | (real & (real.cumsum(-1) == 1))
         # By index: where an exporter stands in for it, cummax() returns a plain tuple.
         start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1)[0]
-    start = start.expand(batch, -1)
+    # Positions of the caller may begin above 0, which is before the first token.
+    start = start.clamp(min=0).expand(batch, -1)
     if real is not None:
         start = torch.where(real, start, 0)
-    if not tracing and not bool((start > 0).any()):
+    if looks and not bool((start > 0).any()):
         return None
     return Documents(start, begins.expand(batch, -1), ranks, past)
 
@@ -210,7 +234,7 @@ class Segments:
 
 
 def segments(
-    inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, documents: Documents | None
+    inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, documents: Documents | None, looks: bool
 ) -> Segments:
     """Return the padding and the borders of documents of the tokens in this call.
 
@@ -218,10 +242,11 @@ def segments(
         inputs_embeds: *Shape:* `(batch, length, any)`.
         attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
         documents: the documents packed in the rows, or None.
+        looks: whether the values of the mask may be read.
     """
     real = None
     if attention_mask is not None:
         real = attention_mask[:, -inputs_embeds.shape[1] :].bool()
-        if not is_tracing(real) and bool(real.all()):
+        if looks and bool(real.all()):
             real = None
     return Segments(real, None if documents is None else documents.begins.long().cumsum(-1))

@@ -6,11 +6,16 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers.modeling_utils import slice_logits_to_keep
-from transformers.utils.import_utils import is_tracing, torch_compilable_check
+from transformers.utils.import_utils import torch_compilable_check
 
-from .documents import numbers_of
+from .auxiliary import with_auxiliary
+from .configuration_base import TxStackConfig
+from .documents import begins_document, numbers_of
 from .losses import IGNORE, chunked_cross_entropy, classification_loss, masked_cross_entropy
+from .tracing import is_tracing
+from .values import refuse_where
 
 
 class LanguageModelHead:
@@ -21,12 +26,12 @@ class LanguageModelHead:
     #: In training, compute the head at labelled positions only: pays where few are.
     labels_are_sparse = False
 
-    config: Any
+    config: PreTrainedConfig
     training: bool
     lm_head: nn.Module
     loss_implementation: str
 
-    def build_lm_head(self, config: Any, size: int) -> None:
+    def build_lm_head(self, config: TxStackConfig, size: int) -> None:
         """Add the output layer to the model.
 
         Args:
@@ -69,16 +74,39 @@ class LanguageModelHead:
 
     def loss_and_logits(
         self,
-        hidden_states: torch.Tensor,
+        outputs: Any,
         targets: "Targets | None",
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Compute the loss if there are targets, and the logits unless they are skipped.
 
+        Args:
+            outputs: of the base model: `last_hidden_state` and `aux_losses`.
+            targets: what is to be predicted, or None.
+            logits_to_keep: for how many of the last positions (0: all), or for which.
+            skip_logits: whether logits are left out. Default: in training, where the loss needs none.
+
+        Returns:
+            The loss or None, and the logits or None.
+
         Raises:
             ValueError: logits are to be skipped, but there are no targets, or the loss was replaced by another.
         """
+        loss, logits = self._task_loss(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
+        if targets is not None:
+            loss = with_auxiliary(
+                loss, outputs.aux_losses, targets.of_positions, targets.num_items_in_batch, self.training
+            )
+        return loss, logits
+
+    def _task_loss(
+        self,
+        hidden_states: torch.Tensor,
+        targets: "Targets | None",
+        logits_to_keep: int | torch.Tensor,
+        skip_logits: bool | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         if targets is None:
             if skip_logits:
@@ -141,17 +169,15 @@ def _first_tokens(
 ) -> torch.Tensor:
     """Return where a token follows padding or begins a packed document. *Shape:* that of `labels`, bool."""
     first = torch.zeros_like(labels, dtype=torch.bool)
-    if position_ids is not None:
-        first[..., 1:] |= position_ids[..., 1:] == 0
-    elif seq_idx is not None:
-        first[..., 1:] |= seq_idx[..., 1:] != seq_idx[..., :-1]
+    if position_ids is not None or seq_idx is not None:
+        first[..., 1:] |= begins_document(position_ids, seq_idx)[..., 1:]
     if attention_mask is not None and attention_mask.ndim == 2:
         real = attention_mask[:, -labels.shape[-1] :]
         first[..., 1:] |= real[..., :-1] == 0
     return first
 
 
-def classifier_dropout(config: Any) -> nn.Dropout:
+def classifier_dropout(config: TxStackConfig) -> nn.Dropout:
     """Return the dropout before the output layer of a classifier. Default: that of the hidden states."""
     return nn.Dropout(config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout)
 
@@ -159,7 +185,7 @@ def classifier_dropout(config: Any) -> nn.Dropout:
 class TokenHead:
     """A classifier of every token. A mixin for model classes."""
 
-    def build_classifier(self, config: Any) -> None:
+    def build_classifier(self, config: TxStackConfig) -> None:
         """Add dropout and the output layer to the model."""
         self.dropout = classifier_dropout(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
@@ -240,9 +266,14 @@ def last_real_position(
     batch, length = hidden_states.shape[:2]
     if attention_mask is not None and attention_mask.ndim == 2:
         real = attention_mask[:, -length:].bool()
-        if not is_tracing(real) and not bool(real.any(-1).all()):
-            empty = (~real.any(-1)).nonzero().flatten().tolist()
-            raise ValueError(f"rows {empty} have no real token in this call, so there is no last one to classify.")
+        empty = ~real.any(-1)
+        refuse_where(
+            empty,
+            lambda: (
+                f"rows {empty.nonzero().flatten().tolist()} have no real token in this call, so there is no last one "
+                "to classify."
+            ),
+        )
     elif input_ids is not None and pad_token_id is not None:
         real = input_ids != pad_token_id
     elif batch == 1:

@@ -10,7 +10,7 @@ from transformers.cache_utils import Cache
 from transformers.utils import TransformersKwargs, logging
 
 from .backend_rules import own_keywords
-from .tracing import is_tracing
+from .values import may_look_at
 
 logger = logging.get_logger(__name__)
 
@@ -28,11 +28,12 @@ KNOWN = frozenset(TransformersKwargs.__annotations__) | {
 }
 
 
-def check_keywords(model: Any, kwargs: dict[str, Any], cache: Cache | None = None) -> None:
+def check_keywords(model: Any, backend: str, kwargs: dict[str, Any], cache: Cache | None = None) -> None:
     """Refuse keywords that neither the model nor its attention backend reads.
 
     Args:
         model: the model that is called.
+        backend: name of the attention implementation of this call.
         kwargs: what its forward() does not name. `cache_position` is taken out: models of the library ignore it.
         cache: the cache that comes with them.
 
@@ -45,7 +46,6 @@ def check_keywords(model: Any, kwargs: dict[str, Any], cache: Cache | None = Non
     unknown = [name for name in kwargs if name not in KNOWN]
     if not unknown:
         return
-    backend = model.config._attn_implementation
     own = own_keywords(backend)
     unknown = [name for name in unknown if own is not None and name not in own and kwargs[name] is not None]
     if unknown:
@@ -63,7 +63,7 @@ def _check_cache_position(positions: Any, cache: Cache | None) -> None:
     if positions is None:
         return
     logger.warning_once("cache_position is ignored: the library has removed it, since caches count their own tokens.")
-    if cache is None or is_tracing(positions):
+    if cache is None or not may_look_at(positions):
         return
     past = cache.get_seq_length()
     if not torch.equal(positions, torch.arange(len(positions), device=positions.device) + past):

@@ -16,7 +16,7 @@ from transformers.utils.generic import maybe_autocast
 from .attention import repeat_kv
 from .documents import Segments
 from .linear_kernels import fastest_recurrence
-from .mixer import MIXERS, Mixer, check_integer, mixer_options
+from .mixer import MIXERS, Mixer, check_integer
 from .norms import RMSNorm
 from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
 
@@ -37,11 +37,11 @@ class LinearMixer(nn.Module):
         is_causal: whether a position sees only those at or before it.
     """
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.is_causal = is_causal
-        self.options = mixer_options(config, config.mixers[layer_idx])
+        self.options = options
         self.heads = config.num_attention_heads
         self.head_dim = config.head_dim
         self.groups = self.heads // config.num_key_value_heads
@@ -138,8 +138,8 @@ class _GatedOutput(LinearMixer):
 
     output_gate = True
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
-        super().__init__(config, layer_idx, backend_config, is_causal)
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
+        super().__init__(config, layer_idx, backend_config, is_causal, options)
         self.out_norm = RMSNorm(self.head_dim, eps=config.norm_eps)
         size = self.heads * self.head_dim
         self.g_proj = nn.Linear(config.hidden_size, size, bias=False) if self.output_gate else None
@@ -190,8 +190,8 @@ class GatedLinearMixer(_GatedOutput):
     """Gated linear attention (Yang et al., 2023, https://huggingface.co/papers/2312.06635): every feature of the key
     decays by a factor that depends on the token."""
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
-        super().__init__(config, layer_idx, backend_config, is_causal)
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
+        super().__init__(config, layer_idx, backend_config, is_causal, options)
         self.decay_down_proj = nn.Linear(config.hidden_size, self.options.gate_rank, bias=False)
         self.decay_up_proj = nn.Linear(self.options.gate_rank, self.heads * self.head_dim)
 
@@ -207,8 +207,8 @@ class DeltaMixer(_GatedOutput):
 
     output_gate = False
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
-        super().__init__(config, layer_idx, backend_config, is_causal)
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
+        super().__init__(config, layer_idx, backend_config, is_causal, options)
         self.beta_proj = nn.Linear(config.hidden_size, self.heads, bias=False)
 
     def features(
@@ -231,8 +231,8 @@ class GatedDeltaMixer(DeltaMixer):
 
     output_gate = True
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
-        super().__init__(config, layer_idx, backend_config, is_causal)
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
+        super().__init__(config, layer_idx, backend_config, is_causal, options)
         self.decay_proj = nn.Linear(config.hidden_size, self.heads, bias=False)
         # Named as what they are, biases of a gate, so that no optimizer decays them.
         self.rate_bias = nn.Parameter(torch.empty(self.heads))
@@ -251,7 +251,9 @@ class GatedDeltaMixer(DeltaMixer):
 
 
 def _register(name: str, module: Callable[..., nn.Module], options: type | None = None) -> None:
-    MIXERS.register(name, Mixer(module, RECURRENT_LAYER_TYPE, cost="linear", is_attention=False, options=options))
+    targets = ("q_proj", "k_proj", "v_proj", "o_proj")
+    mixer = Mixer(module, RECURRENT_LAYER_TYPE, "linear", is_attention=False, options=options, adapter_targets=targets)
+    MIXERS.register(name, mixer)
 
 
 _register("linear", LinearMixer)

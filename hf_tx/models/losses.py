@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers.utils.import_utils import is_tracing
+
+from .values import may_look_at
 
 IGNORE = -100
 # Elements of logits that the chunked loss holds at a time.
@@ -44,7 +45,7 @@ def chunked_cross_entropy(
     """
     hidden_states = hidden_states.reshape(-1, hidden_states.shape[-1])
     labels = labels.flatten().to(hidden_states.device)
-    if not is_tracing(labels):
+    if may_look_at(labels):
         labelled = labels != IGNORE
         hidden_states, labels = hidden_states[labelled], labels[labelled]
 

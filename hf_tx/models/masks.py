@@ -22,9 +22,12 @@ from transformers.masking_utils import (
 from transformers.utils.generic import is_flash_attention_requested
 
 from .backend_rules import BACKENDS, takes_dense_masks
+from .configuration_base import TxStackConfig
 from .documents import Documents, origins, segments
-from .mixer import Band, Pattern, mixer_options
+from .mixer import Band, Pattern
 from .mixers import MIXERS
+from .tracing import is_tracing
+from .values import refuse_where
 
 # Backends that add the four-dimensional mask of a caller to the scores.
 _FLOAT_MASKS = ("eager", "flex_attention")
@@ -49,7 +52,7 @@ class MaskGroup:
     options: Any = None
 
 
-def mask_groups(config: Any) -> list[MaskGroup]:
+def mask_groups(config: TxStackConfig) -> list[MaskGroup]:
     """Return the group of every layer."""
     groups: dict[tuple[str, int | None], MaskGroup] = {}
     layers = []
@@ -57,7 +60,7 @@ def mask_groups(config: Any) -> list[MaskGroup]:
         window = config.layer_config(idx).sliding_window if "sliding_window" in MIXERS.get(mixer).needs else None
         if (mixer, window) not in groups:
             key = mixer if window is None else f"{mixer}:{window}"
-            groups[mixer, window] = MaskGroup(key, mixer, idx, window, mixer_options(config, mixer))
+            groups[mixer, window] = MaskGroup(key, mixer, idx, window, MIXERS.options(config, mixer))
         layers.append(groups[mixer, window])
     return layers
 
@@ -103,8 +106,9 @@ def create_mask(
     inputs_embeds: torch.Tensor,
     attention_mask: torch.Tensor | None,
     cache: Cache | None,
-    documents: Documents | None = None,
-    ranks: torch.Tensor | None = None,
+    documents: Documents | None,
+    ranks: torch.Tensor | None,
+    looks: bool,
 ) -> Any:
     """Build the mask of one group with the library's functions.
 
@@ -117,6 +121,7 @@ def create_mask(
         cache: earlier keys, or None.
         documents: the documents packed in the rows, or None.
         ranks: see `inner_ranks`.
+        looks: whether values may be read, so that a mask which hides nothing is left out.
 
     Returns:
         Whatever the backend's mask function returns; [`Segments`] for mixers that are no attention.
@@ -126,7 +131,7 @@ def create_mask(
     """
     mixer = MIXERS.get(group.mixer)
     if not mixer.is_attention:
-        return segments(inputs_embeds, attention_mask, documents)
+        return segments(inputs_embeds, attention_mask, documents, looks)
     rules = [] if documents is None else [documents.rule(is_causal)]
     config = _MaskConfig(backend, group.window, is_causal)
     windowed = group.window is not None and mixer.pattern is None
@@ -147,12 +152,16 @@ def create_mask(
             if windowed:
                 _check_kept(group, ranks, inputs_embeds.shape[1], cache, documents)
             rule = _by_rank(pattern.rule, ranks, past, documents)
-            pattern, windowed = Pattern(rule, _widened(pattern.band, ranks, origin)), False
+            band = _widened(pattern.band, ranks, origin) if looks else None
+            pattern, windowed = Pattern(rule, band), False
         rules.append(pattern.rule)
         config.band = pattern.band
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
     create: Any = _CREATE[is_causal, windowed]
+    # To leave a mask out, the library reads its padding and the counter of a static cache, but not in a graph.
+    reads = attention_mask is not None or getattr(cache, "is_compileable", False)
+    may_skip = looks or not reads or is_tracing(inputs_embeds)
     return create(
         config,
         inputs_embeds=inputs_embeds,
@@ -160,6 +169,7 @@ def create_mask(
         cache=cache,
         and_mask_function=and_masks(*rules) if rules else None,
         **(dict(layer_idx=group.layer_idx) if is_causal else {}),
+        **({} if may_skip else {f"allow_is_{'causal' if is_causal else 'bidirectional'}_skip": False}),
     )
 
 
@@ -209,26 +219,33 @@ def _check_kept(
     _, first = (0, 0) if cache is None else cache.get_mask_sizes(length, group.layer_idx)
     if not isinstance(first, int) or first == 0:
         return
-    assert group.window is not None
+    window = group.window
+    assert window is not None
     before = ranks[:, -length - 1]  # rank of the last real token before this call
     is_real = ranks[:, -length:] > torch.cat((before[:, None], ranks[:, -length:-1]), dim=1)
-    oldest = before + 2 - group.window  # rank of the oldest key that the first of the queries sees
+    oldest = before + 2 - window  # rank of the oldest key that the first of the queries sees
     if documents is not None:
         start = documents.start.masked_fill(~is_real, torch.iinfo(torch.long).max).amin(-1)
         oldest = torch.maximum(oldest, start)
     is_lost = (ranks[:, first - 1] >= oldest.clamp(min=0)) & is_real.any(-1)
-    if bool(is_lost.any()):
-        raise ValueError(
-            f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {group.window}): rows "
+    refuse_where(
+        is_lost,
+        lambda: (
+            f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
-            f"{group.window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
+            f"{window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
             "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
             "their first or behind their last token only."
-        )
+        ),
+    )
 
 
 def create_cross_mask(
-    backend: str, inputs_embeds: torch.Tensor, source: torch.Tensor, attention_mask: torch.Tensor | None
+    backend: str,
+    inputs_embeds: torch.Tensor,
+    source: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    looks: bool,
 ) -> Any:
     """Build the mask of the attention to an encoder, which hides padding only.
 
@@ -237,26 +254,29 @@ def create_cross_mask(
         inputs_embeds: *Shape:* `(batch, queries, any)`.
         source: states of the encoder. *Shape:* `(batch, keys, any)`.
         attention_mask: padding of the source. *Shape:* `(batch, keys)`, or None.
+        looks: whether values may be read, so that a mask which hides nothing is left out.
 
     Raises:
         ValueError: the flash functions, which take the padding of the keys for that of the queries too.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=backend)
-    if flash and attention_mask is not None and inputs_embeds.shape[1] > 1 and not bool(attention_mask.all()):
-        raise ValueError(
+    if flash and attention_mask is not None and inputs_embeds.shape[1] > 1:
+        refuse_where(
+            attention_mask == 0,
             f"{backend} cannot attend to a padded source; use attn_implementation='sdpa', 'flex_attention' or 'eager' "
-            "for the decoder."
+            "for the decoder.",
         )
     return create_bidirectional_mask(
         _MaskConfig(backend, None),
         inputs_embeds=inputs_embeds,
         attention_mask=attention_mask,
         encoder_hidden_states=source,
+        allow_is_bidirectional_skip=looks or attention_mask is None or is_tracing(attention_mask),
     )
 
 
 def check_packing(
-    backend: str, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, cached: bool
+    backend: str, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, cached: bool, documents: Documents
 ) -> None:
     """Refuse packed documents where the backend would let them see each other.
 
@@ -265,10 +285,13 @@ def check_packing(
     """
     flash = is_flash_attention_requested(requested_attention_implementation=backend)
     if flash and (inputs_embeds.shape[0] > 1 or attention_mask is not None or cached):
-        raise ValueError(
+        message = (
             f"{backend} isolates packed documents only in a batch of one row, without attention_mask and without a "
             "filled cache; use attn_implementation='sdpa', 'flex_attention' or 'eager'."
         )
+        if is_tracing(documents.start):
+            raise ValueError(message)
+        refuse_where(documents.start > 0, message)
 
 
 def custom_mask(

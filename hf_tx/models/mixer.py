@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
-from .registry import Registry
+from .parts import Part, PartRegistry
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,16 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Mixer:
+class Mixer(Part):
     """One entry of the registry of mixers.
 
+    Its `module` is built as `module(config, layer_idx, backend_config, is_causal)`, with its options behind these
+    where it has any; called with the hidden states and, by keyword, `position_embeddings`, `attention_mask`,
+    `position_bias`, `cache`, `is_causal`; and returns the mixed states and the attention weights or None. Its
+    `reference` is `reference(module, hidden_states, **arguments)`: it is given the mixer itself, for its parameters,
+    and what the mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
+
     Attributes:
-        module: built as `module(config, layer_idx, backend_config, is_causal)`; called with the hidden states and,
-            by keyword, `position_embeddings`, `attention_mask`, `position_bias`, `cache`, `is_causal`; returns the
-            mixed states and the attention weights or None.
         layer_type: the library's name of the cache layer that holds its state. It serves the cache only.
         cost: how time grows with the length.
         is_causal: whether it can be causal.
@@ -63,33 +65,42 @@ class Mixer:
         pattern: `pattern(options, window, is_causal, origin, past)` returns the [`Pattern`] of an attention, or None
             when nothing but the window hides keys. `origin` is that of [`Band`], with 0 for None, and `past` the index
             of the first query.
-        options: the dataclass that checks `mixer_options[name]`, or None when the mixer has no options of its own.
         needs: config fields that must be set for this mixer.
         compilable: whether `torch.compile(fullgraph=True)` can trace it.
         takes_start: whether its first state can be made from an encoder (`initial_state`); it is then called with
             `source_start` as well.
-        reference: of a mixer of a plug-in, the plain form that it must equal, or its import path `module:function`.
-            `reference(module, hidden_states, **arguments)` is given the mixer itself, for its parameters, and what the
-            mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
     """
 
-    module: Callable[..., nn.Module]
     layer_type: str
     cost: Literal["linear", "quadratic"]
     is_causal: bool = True
     is_bidirectional: bool = True
     is_attention: bool = True
     pattern: Callable[..., Pattern] | None = None
-    options: type | None = None
     needs: tuple[str, ...] = ()
     compilable: bool = True
     takes_start: bool = False
-    reference: str | Callable[..., Any] | None = None
 
 
-MIXERS: Registry[Mixer] = Registry("mixer")
-#: Mixers between a decoder and its encoder.
-CROSS_MIXERS: Registry[Any] = Registry("cross_mixer")
+@dataclass(frozen=True)
+class CrossMixer(Part):
+    """One entry of the registry of mixers between a decoder and its encoder.
+
+    Its `module` is built like that of a [`Mixer`], and called with the hidden states and, by keyword,
+    `attention_mask`, `cache`, `source_states`, `is_causal`. Its `reference` is `reference(module, hidden_states,
+    source_states)`.
+
+    Attributes:
+        uses_backend: whether it is attention by scores: it takes the mask of an attention backend and the options of
+            the scores. Any other gets which tokens of the source are real, *Shape:* `(batch, source_length)`, bool, or
+            None.
+    """
+
+    uses_backend: bool = False
+
+
+MIXERS: PartRegistry[Mixer] = PartRegistry("mixer", "mixer_options")
+CROSS_MIXERS: PartRegistry[CrossMixer] = PartRegistry("cross_mixer", "cross_mixer_options")
 
 
 def check_integer(options: Any, name: str, least: int) -> None:
@@ -97,12 +108,6 @@ def check_integer(options: Any, name: str, least: int) -> None:
     value = getattr(options, name)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} = {value!r}: must be an integer of at least {least}.")
-
-
-def mixer_options(config: Any, name: str) -> Any:
-    """Return the checked options of a mixer, or None when it has none."""
-    kind = MIXERS.get(name).options
-    return None if kind is None else kind(**(config.mixer_options or {}).get(name, {}))
 
 
 def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:

@@ -4,8 +4,8 @@
 from .attention import Attention as Attention
 from .cross_attention import AdditiveCrossAttention as AdditiveCrossAttention
 from .linear_attention import LinearMixer as LinearMixer
-from .mixer import CROSS_MIXERS, MIXERS, Mixer, expand_pattern
+from .mixer import CROSS_MIXERS, MIXERS, CrossMixer, Mixer, expand_pattern
 from .patterns import chunked as chunked
 from .recurrent import RecurrentMixer as RecurrentMixer
 
-__all__ = ["CROSS_MIXERS", "MIXERS", "Mixer", "expand_pattern"]
+__all__ = ["CROSS_MIXERS", "MIXERS", "CrossMixer", "Mixer", "expand_pattern"]

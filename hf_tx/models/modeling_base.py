@@ -1,22 +1,24 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What the models of all families share: loading, saving, backends, and initialisation."""
 
+import copy
 from typing import Any
 
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.activations import XIELUActivation
 from transformers.modeling_utils import PreTrainedModel
 
 from .backend_rules import DEFAULTS, refusal
 from .hub_repositories import PushesAsAsked, repository_of_save
+from .initialisation import refuse_unset
 from .mixers import MIXERS
-from .norms import RMSNorm
 from .plugin_loading import find_backend
 from .weight_names import refuse_empty_stacks, unwrap_names, unwrapped, with_unwrapping
 
 
-def stack_configs(config: Any) -> list[Any]:
+def stack_configs(config: PreTrainedConfig) -> list[Any]:
     """Return the configs of the stacks: the config itself, or those in it."""
     return [getattr(config, name) for name in config.sub_configs] or [config]
 
@@ -44,7 +46,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     #: What to use instead, for classes that do not generate.
     _generates_with = ""
 
-    def __init__(self, config: Any, loss_implementation: str = "full") -> None:
+    def __init__(self, config: PreTrainedConfig, loss_implementation: str = "full") -> None:
         config.validate()  # attributes may have been assigned since it was built
         super().__init__(config)
         mixers = [MIXERS.get(name) for stack in stack_configs(config) for name in stack.mixers]
@@ -72,6 +74,11 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         return super().__getattr__(name)
 
     # --------------------------------------------------------------------------------------------------- backends
+    @classmethod
+    def _from_config(cls, config: PreTrainedConfig, **kwargs: Any) -> Any:
+        # The backend stands in the config: one that is asked for here is not that of other models on the same config.
+        return super()._from_config(copy.deepcopy(config) if "attn_implementation" in kwargs else config, **kwargs)
+
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Return the backend to use: the requested one, or the first default that computes every layer.
 
@@ -179,15 +186,22 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, RMSNorm) and module.unit_offset:
-            init.zeros_(module.weight)  # type: ignore[arg-type]
-        elif isinstance(module, nn.PReLU):
-            init.constant_(module.weight, 0.25)
+        if isinstance(module, nn.PReLU | nn.RNN | nn.GRU):  # which the library leaves out
+            module.reset_parameters()
         elif isinstance(module, XIELUActivation):
             for name, value in XIELUActivation().state_dict().items():
                 init.copy_(getattr(module, name), value)
         elif hasattr(module, "init_parameters"):
             module.init_parameters()  # type: ignore[operator]
+
+    def post_init(self) -> None:
+        """Initialise the weights; see the library's method of this name.
+
+        Raises:
+            ValueError: a module holds parameters or buffers that nothing initialises.
+        """
+        refuse_unset(self)
+        super().post_init()
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:

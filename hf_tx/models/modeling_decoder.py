@@ -10,13 +10,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPast,
-    CausalLMOutputWithPast,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutputWithPast,
-    TokenClassifierOutput,
-)
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple, logging
 from transformers.utils.deprecation import deprecate_kwarg
@@ -24,14 +17,23 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .auxiliary import with_auxiliary
 from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_checks import check_alone
 from .configuration_decoder import TxDecoderConfig
+from .documentation import arguments_of
 from .heads import LanguageModelHead, TokenHead, for_wrapper, last_real_position, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
+from .outputs import (
+    TxBaseModelOutputWithPast,
+    TxCausalLMOutput,
+    TxQuestionAnsweringOutput,
+    TxSequenceClassifierOutputWithPast,
+    TxTokenClassifierOutput,
+)
 from .serving import past_length
 
 logger = logging.get_logger(__name__)
@@ -73,7 +75,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
         seq_idx: torch.Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPast:
+    ) -> TxBaseModelOutputWithPast:
         """Compute the states of all positions.
 
         Args:
@@ -107,7 +109,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             )
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
-        hidden_states = self.run(
+        hidden_states, aux_losses = self.run(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -119,7 +121,7 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
             output_attentions=output_attentions,
             **kwargs,
         )
-        return BaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache)
+        return TxBaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache, aux_losses=aux_losses)
 
 
 class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
@@ -192,6 +194,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -204,12 +207,11 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> CausalLMOutputWithPast:
-        """Predict the token after every position. For the other arguments see [`TxDecoderModel.forward`].
+    ) -> TxCausalLMOutput:
+        """Predict the token after every position.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
             position_ids: see [`TxDecoderModel.forward`]. The first token of a packed document is no target.
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
@@ -236,13 +238,14 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
-        return CausalLMOutputWithPast(
+        loss, logits = self.loss_and_logits(outputs, targets, logits_to_keep, skip_logits)
+        return TxCausalLMOutput(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -258,6 +261,7 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -269,13 +273,12 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> SequenceClassifierOutputWithPast:
-        """Classify every row. For the other arguments see [`TxDecoderModel.forward`].
+    ) -> TxSequenceClassifierOutputWithPast:
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens. Without it, tokens that are not `pad_token_id` are real.
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
@@ -306,12 +309,14 @@ class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
-        return SequenceClassifierOutputWithPast(
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxSequenceClassifierOutputWithPast(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -327,6 +332,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -338,13 +344,11 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> TokenClassifierOutput:
-        """Classify every token. For the other arguments see [`TxDecoderModel.forward`].
+    ) -> TxTokenClassifierOutput:
+        """Classify every token.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             labels: class of every token, -100 for none. *Shape:* `(batch, length)`, int64.
@@ -366,8 +370,13 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
             **kwargs,
         )
         loss, logits = self.classify(outputs.last_hidden_state, labels, num_items_in_batch)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxTokenClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -382,6 +391,7 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -394,14 +404,11 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> QuestionAnsweringModelOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxDecoderModel.forward`].
+    ) -> TxQuestionAnsweringOutput:
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxDecoderModel.forward`].
-            position_ids: see [`TxDecoderModel.forward`].
             cache: states of earlier tokens.
             inputs_embeds: embeddings instead of `input_ids`.
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
@@ -426,12 +433,14 @@ class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
         loss, start_logits, end_logits = question_answering(
             self.qa_outputs(outputs.last_hidden_state), start_positions, end_positions, num_items_in_batch
         )
-        return QuestionAnsweringModelOutput(
+        loss = with_auxiliary(loss, outputs.aux_losses, start_positions, num_items_in_batch, self.training)
+        return TxQuestionAnsweringOutput(
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 

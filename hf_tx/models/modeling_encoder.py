@@ -8,28 +8,30 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPooling,
-    MaskedLMOutput,
-    MultipleChoiceModelOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .auxiliary import with_auxiliary
 from .block import TxBlock
 from .configuration_encoder import TxEncoderConfig
+from .documentation import arguments_of
 from .feed_forward import build_activation
 from .heads import LanguageModelHead, TokenHead, classifier_dropout, pooled_states, question_answering
 from .losses import classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_stack import TxStack, pop_flags
 from .norms import build_norm
+from .outputs import (
+    TxBaseModelOutputWithPooling,
+    TxMaskedLMOutput,
+    TxMultipleChoiceOutput,
+    TxQuestionAnsweringOutput,
+    TxSequenceClassifierOutput,
+    TxTokenClassifierOutput,
+)
 
 
 class TxEncoderPreTrainedModel(TxPreTrainedModel):
@@ -91,7 +93,7 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
         seq_idx: torch.Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPooling:
+    ) -> TxBaseModelOutputWithPooling:
         """Compute the states of all positions.
 
         Args:
@@ -125,7 +127,7 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
                 )
         output_attentions = pop_flags(kwargs, self.config)
         kwargs.pop("use_cache", None)
-        hidden_states = self.run(
+        hidden_states, aux_losses = self.run(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -138,7 +140,9 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
             **kwargs,
         )
         pooled = self.pooler(hidden_states, attention_mask) if self.pooler is not None else None
-        return BaseModelOutputWithPooling(last_hidden_state=hidden_states, pooler_output=pooled)
+        return TxBaseModelOutputWithPooling(
+            last_hidden_state=hidden_states, pooler_output=pooled, aux_losses=aux_losses
+        )
 
 
 class HeadTransform(nn.Module):
@@ -182,6 +186,7 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         return super().compute_logits(hidden_states if self.transform is None else self.transform(hidden_states))
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -192,14 +197,11 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
         labels: torch.LongTensor | None = None,
         skip_logits: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> MaskedLMOutput:
-        """Predict the token at every position. For the other arguments see [`TxEncoderModel.forward`].
+    ) -> TxMaskedLMOutput:
+        """Predict the token at every position.
 
         Args:
             input_ids: tokens, some of them masked. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: the tokens to predict, -100 elsewhere. *Shape:* `(batch, length)`, int64.
             skip_logits: compute the loss without keeping logits. Default: in training with labels.
@@ -218,9 +220,13 @@ class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, 0, skip_logits)
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss, logits = self.loss_and_logits(outputs, targets, 0, skip_logits)
+        return TxMaskedLMOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -252,6 +258,7 @@ class TxEncoderForSequenceClassification(_TextScorer):
         self.num_labels = config.num_labels
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -262,14 +269,11 @@ class TxEncoderForSequenceClassification(_TextScorer):
         labels: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> SequenceClassifierOutput:
-        """Classify every row. For the other arguments see [`TxEncoderModel.forward`].
+    ) -> TxSequenceClassifierOutput:
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
             num_items_in_batch: divides the summed loss.
@@ -289,8 +293,13 @@ class TxEncoderForSequenceClassification(_TextScorer):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxSequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -301,6 +310,7 @@ class TxEncoderForMultipleChoice(_TextScorer):
         super().__init__(config, 1)
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -311,8 +321,8 @@ class TxEncoderForMultipleChoice(_TextScorer):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> MultipleChoiceModelOutput:
-        """Score every choice. For the other arguments see [`TxEncoderModel.forward`].
+    ) -> TxMultipleChoiceOutput:
+        """Score every choice.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, choices, length)`, int64.
@@ -347,8 +357,13 @@ class TxEncoderForMultipleChoice(_TextScorer):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, "single_label_classification", num_items_in_batch)
-        return MultipleChoiceModelOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxMultipleChoiceOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -364,6 +379,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -374,14 +390,11 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> TokenClassifierOutput:
-        """Classify every token. For the other arguments see [`TxEncoderModel.forward`].
+    ) -> TxTokenClassifierOutput:
+        """Classify every token.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             labels: class of every token, -100 for none. *Shape:* `(batch, length)`, int64.
             num_items_in_batch: divides the summed loss.
@@ -400,8 +413,13 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
             **kwargs,
         )
         loss, logits = self.classify(self.transform(outputs.last_hidden_state), labels, num_items_in_batch)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxTokenClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -416,6 +434,7 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -427,15 +446,11 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         end_positions: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> QuestionAnsweringModelOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxEncoderModel.forward`].
+    ) -> TxQuestionAnsweringOutput:
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: see [`TxEncoderModel.forward`].
-            token_type_ids: see [`TxEncoderModel.forward`].
-            position_ids: see [`TxEncoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`.
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
             end_positions: where they end. *Shape:* `(batch,)`, int64.
@@ -456,12 +471,14 @@ class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
         )
         scores = self.qa_outputs(self.transform(outputs.last_hidden_state))
         loss, start_logits, end_logits = question_answering(scores, start_positions, end_positions, num_items_in_batch)
-        return QuestionAnsweringModelOutput(
+        loss = with_auxiliary(loss, outputs.aux_losses, start_positions, num_items_in_batch, self.training)
+        return TxQuestionAnsweringOutput(
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 

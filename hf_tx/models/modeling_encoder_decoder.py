@@ -10,33 +10,36 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqLMOutput,
-    Seq2SeqModelOutput,
-    Seq2SeqQuestionAnsweringModelOutput,
-    Seq2SeqSequenceClassifierOutput,
-)
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.import_utils import is_tracing
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import Attention
+from .auxiliary import added, with_auxiliary
 from .backend_rules import check_continuous_batching
 from .block import TxBlock
 from .configuration_decoder import TxDecoderConfig
 from .configuration_encoder_decoder import TxEncoderDecoderConfig
 from .cross_attention import AdditiveCrossAttention
+from .documentation import arguments_of
+from .documents import begins_document
 from .heads import LanguageModelHead, classifier_dropout, for_wrapper, last_real_position, question_answering
 from .keywords import check_keywords
 from .losses import IGNORE, classification_loss
 from .modeling_base import TxPreTrainedModel
 from .modeling_encoder import TxEncoderModel
 from .modeling_stack import TxStack, pop_flags
+from .outputs import (
+    TxBaseModelOutputWithCrossAttentions,
+    TxSeq2SeqLMOutput,
+    TxSeq2SeqModelOutput,
+    TxSeq2SeqQuestionAnsweringOutput,
+    TxSeq2SeqSequenceClassifierOutput,
+)
+from .values import refuse_where
 
 
 class TxCrossDecoder(TxStack):
@@ -72,7 +75,7 @@ class TxCrossDecoder(TxStack):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPastAndCrossAttentions:
+    ) -> TxBaseModelOutputWithCrossAttentions:
         """Compute the states of all positions; see [`TxEncoderDecoderModel.forward`], whose arguments with the prefix
         `decoder_` these are.
 
@@ -93,7 +96,7 @@ class TxCrossDecoder(TxStack):
         output_attentions = pop_flags(kwargs, self.config)
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache())
-        hidden_states = self.run(
+        hidden_states, aux_losses = self.run(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -105,7 +108,9 @@ class TxCrossDecoder(TxStack):
             encoder_attention_mask=encoder_attention_mask,
             **kwargs,
         )
-        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, cache=cache)
+        return TxBaseModelOutputWithCrossAttentions(
+            last_hidden_state=hidden_states, cache=cache, aux_losses=aux_losses
+        )
 
 
 class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
@@ -214,7 +219,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
         token_type_ids: torch.LongTensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> Seq2SeqModelOutput:
+    ) -> TxSeq2SeqModelOutput:
         """Encode the source and compute the decoder's states.
 
         Args:
@@ -248,7 +253,8 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
                 raise ValueError(f"{name}: encoder-decoders take no packed documents; give every document a row.")
         if kwargs.pop("is_causal", None) is not None:
             raise ValueError("is_causal: the encoder of an encoder-decoder is bidirectional and its decoder causal.")
-        check_keywords(self, kwargs, getattr(cache, "self_attention_cache", cache))
+        own_cache = getattr(cache, "self_attention_cache", cache)
+        check_keywords(self, self.config._attn_implementation, kwargs, own_cache)
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(
                 f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "
@@ -286,7 +292,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             encoder_attention_mask=attention_mask,
             **kwargs,
         )
-        return Seq2SeqModelOutput(
+        return TxSeq2SeqModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
             cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
@@ -295,21 +301,22 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
+            aux_losses=added(getattr(encoder_outputs, "aux_losses", None), decoder_outputs.aux_losses),
         )
 
 
 def _refuse_packing(name: str, position_ids: torch.Tensor | None, attention_mask: Any) -> None:
-    if position_ids is None or is_tracing(position_ids):
+    if position_ids is None:
         return
-    before = position_ids[:, :-1]
+    begins = begins_document(position_ids)
     if isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2:
-        begins = attention_mask[:, -position_ids.shape[1] : -1].bool()  # padding may have any position
+        goes_on = attention_mask[:, -position_ids.shape[1] : -1].bool()  # padding may have any position
     else:
-        begins = before > 0
-    if bool(((position_ids[:, 1:] == 0) & begins).any()):
-        raise ValueError(
-            f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row."
-        )
+        goes_on = ~begins[:, :-1]
+    refuse_where(
+        begins[:, 1:] & goes_on,
+        f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row.",
+    )
 
 
 class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
@@ -370,6 +377,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
 
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -386,24 +394,17 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         skip_logits: bool | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> Seq2SeqLMOutput:
-        """Predict the target. For the other arguments see [`TxEncoderDecoderModel.forward`].
+    ) -> TxSeq2SeqLMOutput:
+        """Predict the target.
 
         Args:
             input_ids: tokens of the source. *Shape:* `(batch, source_length)`, int64.
-            attention_mask: see [`TxEncoderDecoderModel.forward`].
             decoder_input_ids: tokens that the decoder reads. Default: the labels, shifted right.
-            decoder_attention_mask: see [`TxEncoderDecoderModel.forward`].
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
-            cache: see [`TxEncoderDecoderModel.forward`].
-            inputs_embeds: see [`TxEncoderDecoderModel.forward`].
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             labels: tokens of the target, -100 for none. *Shape:* `(batch, length)`, int64.
             use_cache: return a cache.
             logits_to_keep: compute logits for the last so many positions (0: all), or for these positions.
             skip_logits: compute the loss without keeping logits. Default: in training with labels and
                 `loss_implementation="chunked"`.
-            decoder_position_ids: see [`TxEncoderDecoderModel.forward`].
             **kwargs: `num_items_in_batch` (divides the summed loss), and those of [`TxEncoderDecoderModel.forward`].
 
         Returns:
@@ -432,8 +433,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.loss_and_logits(outputs.last_hidden_state, targets, logits_to_keep, skip_logits)
-        return Seq2SeqLMOutput(
+        loss, logits = self.loss_and_logits(outputs, targets, logits_to_keep, skip_logits)
+        return TxSeq2SeqLMOutput(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
@@ -443,6 +444,7 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -462,6 +464,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -475,17 +478,15 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify every row. For the other arguments see [`TxEncoderDecoderModel.forward`].
+    ) -> TxSeq2SeqSequenceClassifierOutput:
+        """Classify every row.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens.
             decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
             decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             labels: see `classification_loss` for the shapes that `config.problem_type` asks for.
             use_cache: return a cache. Default: no.
             num_items_in_batch: divides the summed loss.
@@ -521,7 +522,8 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
-        return Seq2SeqSequenceClassifierOutput(
+            loss = with_auxiliary(loss, outputs.aux_losses, labels, num_items_in_batch, self.training)
+        return TxSeq2SeqSequenceClassifierOutput(
             loss=loss,
             logits=logits,
             cache=outputs.cache,
@@ -531,6 +533,7 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 
@@ -545,6 +548,7 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @arguments_of(TxEncoderDecoderModel.forward)
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -559,18 +563,15 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> Seq2SeqQuestionAnsweringModelOutput:
-        """Score every position as begin and end of the answer. For the other arguments see
-        [`TxEncoderDecoderModel.forward`].
+    ) -> TxSeq2SeqQuestionAnsweringOutput:
+        """Score every position as begin and end of the answer.
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
             attention_mask: 1 for real tokens.
             decoder_input_ids: tokens that the decoder reads. Default: `input_ids`, shifted right.
             decoder_attention_mask: 1 for real tokens of the decoder. Default: `attention_mask`.
-            encoder_outputs: see [`TxEncoderDecoderModel.forward`].
             inputs_embeds: embeddings instead of `input_ids`; the decoder then needs an input of its own.
-            decoder_inputs_embeds: see [`TxEncoderDecoderModel.forward`].
             start_positions: where answers begin; outside the text: no target. *Shape:* `(batch,)`, int64.
             end_positions: where they end. *Shape:* `(batch,)`, int64.
             use_cache: return a cache. Default: no.
@@ -598,7 +599,8 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
         loss, start_logits, end_logits = question_answering(
             self.qa_outputs(outputs.last_hidden_state), start_positions, end_positions, num_items_in_batch
         )
-        return Seq2SeqQuestionAnsweringModelOutput(
+        loss = with_auxiliary(loss, outputs.aux_losses, start_positions, num_items_in_batch, self.training)
+        return TxSeq2SeqQuestionAnsweringOutput(
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
@@ -609,6 +611,7 @@ class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
+            aux_losses=outputs.aux_losses,
         )
 
 

@@ -1,12 +1,16 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Normalisation layers."""
+"""The built-in norms. A new one is one new file that registers itself, as `dyt.py` does, and one import line here."""
 
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import initialization as init
 
-from .registry import Registry
+from .dyt import DyT as DyT
+from .norm import NORMS, Norm, build_norm, build_qk_norm
+
+__all__ = ["NORMS", "Norm", "RMSNorm", "build_norm", "build_qk_norm"]
 
 
 class RMSNorm(nn.Module):
@@ -25,10 +29,15 @@ class RMSNorm(nn.Module):
         self, size: int | tuple[int, ...], eps: float = 1e-6, unit_offset: bool = False, affine: bool = True
     ) -> None:
         super().__init__()
-        weight = torch.zeros(size) if unit_offset else torch.ones(size)
-        self.weight = nn.Parameter(weight) if affine else None
+        self.weight = nn.Parameter(torch.empty(size)) if affine else None
         self.eps = eps
         self.unit_offset = unit_offset
+        self.init_parameters()
+
+    def init_parameters(self) -> None:
+        """Let the scale start at one."""
+        if self.weight is not None:
+            init.constant_(self.weight, 0.0 if self.unit_offset else 1.0)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Normalise the last dimension.
@@ -75,40 +84,22 @@ def _rmsnorm(config: Any, size: int) -> nn.Module:
     return RMSNorm(size, config.norm_eps, config.norm_unit_offset, config.norm_affine)
 
 
+def _rmsnorm_of_heads(config: Any, heads: int) -> nn.Module:
+    return RMSNorm((heads, config.head_dim), config.norm_eps, config.norm_unit_offset)
+
+
 def _layernorm(config: Any, size: int) -> nn.Module:
     return nn.LayerNorm(size, eps=config.norm_eps, elementwise_affine=config.norm_affine, bias=config.norm_bias)
+
+
+def _layernorm_of_heads(config: Any, heads: int) -> nn.Module:
+    return LayerNormOfHeads(heads, config.head_dim, config.norm_eps)
 
 
 def _none(config: Any, size: int) -> nn.Module:
     return nn.Identity()
 
 
-NORMS: Registry[Any] = Registry("norm_type")
-NORMS.register("layernorm", _layernorm)
-NORMS.register("rmsnorm", _rmsnorm)
-NORMS.register("none", _none)
-
-
-def build_norm(config: Any, size: int | None = None) -> nn.Module:
-    """Build the norm that the config names, over `size` features (default: `config.hidden_size`)."""
-    return NORMS.get(config.norm_type)(config, config.hidden_size if size is None else size)
-
-
-def build_qk_norm(config: Any, heads: int) -> nn.Module | None:
-    """Build the norm of the projected queries or keys, of which there are so many `heads`, or return None.
-
-    With `qk_norm_scope`
-
-    - `head`: every head is normalised, and all share one weight (Henry et al., 2020,
-      https://huggingface.co/papers/2010.04245; Qwen 3),
-    - `heads`: every head is normalised, and has its own weight and no bias (Cohere, StableLM),
-    - `all`: all heads are normalised together (OLMo et al., 2024, https://huggingface.co/papers/2501.00656).
-    """
-    size = config.head_dim
-    if not config.qk_norm:
-        return None
-    if config.qk_norm_scope != "heads":
-        return build_norm(config, heads * size if config.qk_norm_scope == "all" else size)
-    if config.norm_type == "layernorm":
-        return LayerNormOfHeads(heads, size, config.norm_eps)
-    return RMSNorm((heads, size), config.norm_eps, config.norm_unit_offset)
+NORMS.register("layernorm", Norm(_layernorm, reads=("norm_affine", "norm_bias"), of_heads=_layernorm_of_heads))
+NORMS.register("rmsnorm", Norm(_rmsnorm, reads=("norm_affine", "norm_unit_offset"), of_heads=_rmsnorm_of_heads))
+NORMS.register("none", Norm(_none))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .attention import Attention
+from .attention import OF_ATTENTION, Attention
 from .mixer import MIXERS, Band, Mixer, Pattern, check_integer
 
 
@@ -170,29 +170,11 @@ def global_local(
     return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far))
 
 
-MIXERS.register(
-    "chunked",
-    Mixer(Attention, "full_attention", cost="linear", pattern=chunked, options=ChunkedOptions),
-)
-MIXERS.register(
-    "dilated",
-    Mixer(
-        Attention,
-        "full_attention",
-        cost="linear",
-        pattern=dilated,
-        options=DilatedOptions,
-        needs=("sliding_window",),
-    ),
-)
-MIXERS.register(
-    "global_local",
-    Mixer(
-        Attention,
-        "full_attention",
-        cost="linear",
-        pattern=global_local,
-        options=GlobalLocalOptions,
-        needs=("sliding_window",),
-    ),
-)
+def _register(name: str, pattern: Callable[..., Pattern], options: type, needs: tuple[str, ...] = ()) -> None:
+    mixer = Mixer(Attention, "full_attention", "linear", pattern=pattern, options=options, needs=needs, **OF_ATTENTION)
+    MIXERS.register(name, mixer)
+
+
+_register("chunked", chunked, ChunkedOptions)
+_register("dilated", dilated, DilatedOptions, needs=("sliding_window",))
+_register("global_local", global_local, GlobalLocalOptions, needs=("sliding_window",))

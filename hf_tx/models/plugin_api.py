@@ -2,28 +2,27 @@
 """What a plug-in is handed: the calls by which it registers what it brings, and the parts that it may build on."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention import Attention
+from .attention import OF_ATTENTION, Attention
 from .backend_rules import FEATURES, register_backend
 from .documents import Segments
-from .feed_forward import FEED_FORWARDS
-from .mixer import Band, Mixer, Pattern, mixer_options
-from .mixers import MIXERS
-from .norms import NORMS, build_norm
-from .positions import POSITIONS, PositionScheme, apply_rotary
+from .feed_forwards import FEED_FORWARDS, FeedForward, build_activation, drop
+from .mixer import Band, CrossMixer, Mixer, Pattern
+from .mixers import CROSS_MIXERS, MIXERS
+from .norms import NORMS, Norm, build_norm
+from .parts import Part, PartRegistry
+from .positions import POSITIONS, Position, PositionScheme, apply_rotary
 from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
+from .registries import REGISTRIES
 from .registry import Registry
 
 #: The version of what follows. A change that breaks plug-ins raises it.
 API_VERSION = 1
-
-#: What a plug-in can add names to, besides backends.
-REGISTRIES: tuple[Registry[Any], ...] = (MIXERS, POSITIONS, NORMS, FEED_FORWARDS)
 
 State = Literal["kv", "window kv", "recurrent"]
 #: By the state of a mixer: the library's name of its cache layer.
@@ -73,7 +72,9 @@ class PluginApi:
     def __init__(self, plugin: Plugin) -> None:
         self.version = API_VERSION
         self.plugin = plugin
-        self.entries: dict[str, Registry[Any]] = {registry.kind: Registry(registry.kind) for registry in REGISTRIES}
+        self.entries: dict[str, PartRegistry[Any]] = {
+            registry.kind: type(registry)(registry.kind, registry.options_field) for registry in REGISTRIES
+        }
         self.backends: Registry[dict[str, Any]] = Registry("attn_implementation")
         # What a plug-in may build on.
         self.Attention = Attention
@@ -82,8 +83,9 @@ class PluginApi:
         self.PositionScheme = PositionScheme
         self.Segments = Segments
         self.apply_rotary = apply_rotary
+        self.build_activation = build_activation
         self.build_norm = build_norm
-        self.mixer_options = mixer_options
+        self.drop = drop
         self.read_state = read_state
         self.write_state = write_state
 
@@ -93,14 +95,10 @@ class PluginApi:
         module: Callable[..., nn.Module],
         *,
         state: State | None,
-        reference: str | Callable[..., Any] | None = None,
         cost: Literal["linear", "quadratic"] | None = None,
-        options: type | None = None,
         is_causal: bool | None = None,
-        is_bidirectional: bool = True,
-        pattern: Callable[..., Pattern] | None = None,
         needs: tuple[str, ...] = (),
-        compilable: bool = True,
+        **fields: Any,
     ) -> None:
         """Register a mixer; see [`Mixer`] for what is not said here.
 
@@ -110,14 +108,10 @@ class PluginApi:
             state: what the cache keeps for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
                 tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. With keys
                 and values it is attention.
-            reference: the plain form that the mixer must equal, or its import path `module:function`; see [`Mixer`].
             cost: how time grows with the length. Default: `quadratic` for `kv`, else `linear`.
-            options: the dataclass of its options.
             is_causal: whether it can be causal. Default: unless `state` is None.
-            is_bidirectional: whether it can see both sides.
-            pattern: which keys a query sees, for attention.
             needs: config fields that must be set. `sliding_window` is among them for `window kv`.
-            compilable: whether `torch.compile(fullgraph=True)` can trace it.
+            **fields: the other fields of [`Mixer`]; `reference` is required.
 
         Raises:
             ValueError: an argument breaks a rule.
@@ -128,12 +122,8 @@ class PluginApi:
         is_causal = state is not None if is_causal is None else is_causal
         if is_causal and state is None:
             raise ValueError(f"{what}: state = None: a causal mixer needs a state, or it cannot generate.")
-        _check_reference(what, reference)
-        _check_callable(what, "module", module)
-        if options is not None and not (isinstance(options, type) and is_dataclass(options)):
-            raise ValueError(f"{what}: options = {options!r}: must be a dataclass.")
         attends = state in ("kv", "window kv")
-        if pattern is not None and not attends:
+        if fields.get("pattern") is not None and not attends:
             raise ValueError(f"{what}: a pattern says which keys a query sees, so it needs state = 'kv'.")
         if state == "window kv":
             needs = tuple(dict.fromkeys((*needs, "sliding_window")))
@@ -142,55 +132,63 @@ class PluginApi:
             layer_type=_LAYER_TYPES[state],
             cost=cost or ("quadratic" if state == "kv" else "linear"),
             is_causal=is_causal,
-            is_bidirectional=is_bidirectional,
             is_attention=attends,
-            pattern=pattern,
-            options=options,
             needs=needs,
-            compilable=compilable,
-            reference=reference,
+            **{**(OF_ATTENTION if attends else {}), **fields},
         )
-        self._add(self.entries[MIXERS.kind], name, mixer)
+        self._add_part(MIXERS, name, mixer)
 
-    def position(self, name: str, scheme: type[PositionScheme]) -> None:
+    def cross_mixer(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
+        """Register a mixer between a decoder and its encoder.
+
+        Args:
+            name: `vendor/name`.
+            module: see [`CrossMixer`], as for the rest.
+            **fields: of the entry; `reference` is required.
+
+        Raises:
+            ValueError: an argument breaks a rule.
+        """
+        self._add_part(CROSS_MIXERS, name, CrossMixer(module, **fields))
+
+    def position(self, name: str, module: type[PositionScheme], **fields: Any) -> None:
         """Register a position scheme.
 
         Args:
             name: `vendor/name`.
-            scheme: a subclass of `PositionScheme`.
+            module: see [`Position`], as for the rest.
+            **fields: of the entry; `reference` is required.
 
         Raises:
             ValueError: an argument breaks a rule.
         """
-        if not (isinstance(scheme, type) and issubclass(scheme, PositionScheme)):
-            raise ValueError(f"position {name!r}: {scheme!r} must be a subclass of api.PositionScheme.")
-        self._add(self.entries[POSITIONS.kind], name, scheme)
+        self._add_part(POSITIONS, name, Position(module, **fields))
 
-    def norm(self, name: str, build: Callable[..., nn.Module]) -> None:
+    def norm(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
         """Register a norm.
 
         Args:
             name: `vendor/name`.
-            build: `build(config, size)` returns a module that normalises the last dimension, of `size` features.
+            module: see [`Norm`], as for the rest.
+            **fields: of the entry; `reference` is required.
 
         Raises:
             ValueError: an argument breaks a rule.
         """
-        _check_callable(f"norm {name!r}", "build", build)
-        self._add(self.entries[NORMS.kind], name, build)
+        self._add_part(NORMS, name, Norm(module, **fields))
 
-    def feed_forward(self, name: str, build: Callable[..., nn.Module]) -> None:
+    def feed_forward(self, name: str, module: Callable[..., nn.Module], **fields: Any) -> None:
         """Register a feed-forward layer.
 
         Args:
             name: `vendor/name`.
-            build: `build(config)` returns a module that maps `(..., hidden_size)` to `(..., hidden_size)`.
+            module: see [`FeedForward`], as for the rest.
+            **fields: of the entry; `reference` is required.
 
         Raises:
             ValueError: an argument breaks a rule.
         """
-        _check_callable(f"feed_forward {name!r}", "build", build)
-        self._add(self.entries[FEED_FORWARDS.kind], name, build)
+        self._add_part(FEED_FORWARDS, name, FeedForward(module, **fields))
 
     def backend(
         self,
@@ -238,6 +236,13 @@ class PluginApi:
         )
         self._add(self.backends, name, arguments, separator="_")
 
+    def _add_part(self, registry: PartRegistry[Any], name: str, part: Part) -> None:
+        what = f"{registry.kind} {name!r}"
+        if part.module is None:
+            raise ValueError(f"{what}: module = None: must be callable.")
+        _check_reference(what, part.reference)
+        self._add(self.entries[registry.kind], name, part)
+
     def _add(self, registry: Registry[Any], name: str, value: Any, separator: str = "/") -> None:
         prefix = f"{self.plugin.name}{separator}"
         if not name.startswith(prefix) or name == prefix:
@@ -279,7 +284,10 @@ def _check_callable(what: str, argument: str, value: Any) -> None:
 def _check_reference(what: str, reference: Any) -> None:
     if not reference:
         raise ValueError(f"{what}: has no reference; give the plain form that it must equal, reference=.")
-    if isinstance(reference, str):
+    if isinstance(reference, dict):  # of a position scheme
+        for place, function in reference.items():
+            _check_reference(f"{what}: {place}", function)
+    elif isinstance(reference, str):
         module, _, function = reference.partition(":")
         if not module or not function:
             raise ValueError(f"{what}: reference = {reference!r}: must be 'module:function'.")

@@ -9,6 +9,7 @@ loads a plug-in into them when its own configs name it.
 import os
 import re
 import threading
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -16,7 +17,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from .backend_rules import BACKENDS
-from .plugin_api import API_VERSION, REGISTRIES, Plugin, PluginApi
+from .plugin_api import API_VERSION, Plugin, PluginApi
+from .registries import REGISTRIES
 
 logger = logging.get_logger(__name__)
 
@@ -24,6 +26,8 @@ GROUP = "hf_tx.plugins"
 #: Set to 0, this variable of the environment turns plug-ins off.
 SWITCH = "HF_TX_PLUGINS"
 
+#: Called when a plug-in has become known.
+AFTER_LOAD: list[Callable[[], None]] = []
 _loaded: dict[str, Plugin] = {}
 _lock = threading.RLock()
 
@@ -123,6 +127,8 @@ def load(vendor: str) -> Plugin | None:
             except ValueError as error:
                 raise ImportError(f"the plug-in {vendor!r} of {plugin.origin} cannot be used: {error}") from error
             _loaded[vendor] = plugin
+            for call in AFTER_LOAD:
+                call()
         return plugin
 
 

@@ -1,8 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Position schemes: how a model learns where a token stands.
+"""The built-in position schemes. A new one is one new file that registers itself, and one import line here.
 
-There are three places where a scheme can work, and each is a method with a neutral default: it adds something to the
-embeddings (`embed`), rotates queries and keys (`rotate`), or adds a bias to the attention scores (`bias`).
 Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
 rotary frequencies, which the library's own weight initialisation recomputes.
 """
@@ -14,65 +12,13 @@ import torch
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
-from .registry import Registry
+from .position import POSITIONS, Position, PositionScheme
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
-
-class PositionScheme(nn.Module):
-    """Base of all schemes, and the scheme `none`."""
-
-    #: Whether `bias` returns a tensor: backends without an additive bias refuse such a layer.
-    has_bias = False
-    #: Whether `embed` changes the embeddings: such a scheme belongs to the model, not to a layer.
-    has_embedding = False
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-        """Add positions to embeddings.
-
-        Args:
-            inputs_embeds: *Shape:* `(batch, length, features)`, floating point.
-            position_ids: *Shape:* `(batch or 1, length)`, int64, zero-based.
-
-        Returns:
-            *Shape:* `(batch, length, features)`.
-        """
-        return inputs_embeds
-
-    def rotate(
-        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_type: str
-    ) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return the cosines and sines that rotate queries and keys of a layer of `layer_type`, or None.
-
-        Args:
-            hidden_states: gives dtype and device.
-            position_ids: *Shape:* `(batch or 1, length)`, int64.
-            layer_type: the library's name for the kind of layer (`full_attention`, `sliding_attention`).
-
-        Returns:
-            What `apply_rotary` takes, or None when the scheme does not rotate.
-        """
-        return None
-
-    def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return what is added to the attention scores before the softmax, or None.
-
-        Args:
-            distance: key index minus query index, counted in real tokens. *Shape:* `(queries, keys)`, int64.
-            is_causal: whether the stack is causal, so that keys after the query are visible only in calls that ask
-                for it.
-            dtype: dtype of the scores.
-
-        Returns:
-            *Shape:* `(1, heads, queries, keys)`, or None when the scheme has no bias.
-        """
-        return None
-
+__all__ = ["POSITIONS", "Position", "PositionScheme"]
 
 SINUSOIDS = ("interleaved", "concatenated", "tensor2tensor")
 
@@ -138,7 +84,8 @@ class AlibiPositions(PositionScheme):
         self.slopes = alibi_slopes(config.num_attention_heads)
 
     def bias(self, distance: torch.Tensor, is_causal: bool, dtype: torch.dtype) -> torch.Tensor:
-        slopes = torch.tensor(self.slopes, device=distance.device, dtype=torch.float32)
+        # Not waited for: what is copied is staged by then.
+        slopes = torch.tensor(self.slopes, dtype=torch.float32).to(distance.device, non_blocking=True)
         return (-slopes[:, None, None] * distance.abs().float())[None].to(dtype)
 
 
@@ -335,11 +282,11 @@ def apply_rotary(
     return turned if passed is None else torch.cat((turned, passed), dim=-1)
 
 
-POSITIONS: Registry[type[PositionScheme]] = Registry("position_type")
-POSITIONS.register("none", PositionScheme)
-POSITIONS.register("sinusoidal", SinusoidalPositions)
-POSITIONS.register("learned", LearnedPositions)
-POSITIONS.register("relative", RelativePositions)
-POSITIONS.register("learned_relative", LearnedRelativePositions)
-POSITIONS.register("alibi", AlibiPositions)
-POSITIONS.register("rope", RopePositions)
+_OFFSET = ("position_offset",)
+_BUCKETS = ("relative_attention_num_buckets", "relative_attention_max_distance")
+POSITIONS.register("sinusoidal", Position(SinusoidalPositions, reads=(*_OFFSET, "sinusoidal_type")))
+POSITIONS.register("learned", Position(LearnedPositions, reads=_OFFSET))
+POSITIONS.register("relative", Position(RelativePositions, reads=(*_BUCKETS, "relative_attention_per_layer")))
+POSITIONS.register("learned_relative", Position(LearnedRelativePositions, reads=(*_OFFSET, *_BUCKETS)))
+POSITIONS.register("alibi", Position(AlibiPositions))
+POSITIONS.register("rope", Position(RopePositions, reads=("rope_parameters", "rope_interleaved")))

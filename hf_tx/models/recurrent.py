@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache
 
 from .documents import Segments
-from .mixer import MIXERS, Mixer, mixer_options
+from .mixer import MIXERS, Mixer
 from .recurrent_cache import RECURRENT_LAYER_TYPE, read_state, write_state
 
 
@@ -38,11 +38,11 @@ class RecurrentMixer(nn.Module):
     gates = 1
     states = 1
 
-    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool) -> None:
+    def __init__(self, config: Any, layer_idx: int, backend_config: Any, is_causal: bool, options: Any = None) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.bidirectional = not is_causal
-        self.options = mixer_options(config, config.mixers[layer_idx])
+        self.options = options
         if self.bidirectional and config.hidden_size % 2:
             raise ValueError(
                 f"hidden_size = {config.hidden_size}: must be even for a bidirectional {config.mixers[layer_idx]!r}."

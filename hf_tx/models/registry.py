@@ -3,7 +3,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -12,6 +12,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the known name that is closest to `name`, or "" when none is close."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def require(condition: bool, field: str, value: Any, rule: str) -> None:
+    """Raise ValueError("field = value: rule") unless the condition holds."""
+    if not condition:
+        raise ValueError(f"{field} = {value!r}: {rule}.")
+
+
+def require_known(field: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError that lists the known values, and the nearest of them, unless the value is one of them."""
+    known = list(known)
+    if value not in known:  # to look for the nearest takes its time
+        require(False, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
 
 
 class Registry(Generic[T]):

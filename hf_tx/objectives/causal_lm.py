@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Causal language modelling: predict every token from those before it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class CausalLM(TokenObjective):
         of_tokens = features["input_ids"]
         return {**features, "position_ids": of_tokens, "labels": of_tokens} if self.packed else features
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return packed rows with labels, or a row a piece."""
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if self.packed:
@@ -60,7 +60,7 @@ class CausalLM(TokenObjective):
 
 
 def open_rows(
-    documents: Iterable[Sequence[int]], max_length: int, bos: int | None, eos: int
+    documents: Iterable[Iterable[int]], max_length: int, bos: int | None, eos: int
 ) -> Iterator[dict[str, list[int]]]:
     """Return a row for each piece of the documents: `<bos>` before every piece, `<eos>` after the last. A piece of one
     token, which nothing can be learnt from, is left out."""

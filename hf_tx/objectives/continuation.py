@@ -1,14 +1,15 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Prefix to continuation: an encoder-decoder reads a piece of a text and writes what comes next."""
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from .objective import SourceObjective
+from .packing import close_documents
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,7 +31,7 @@ class Continuation(SourceObjective):
         """Return the columns of the rows and their types."""
         return dict.fromkeys(("input_ids", "labels"), super().features()["input_ids"])
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return pairs of source and target."""
         half = self.max_length // 2
         special = self.tokenizer.eos_token_id
@@ -76,11 +77,11 @@ def _check_lengths(source_length: int, target_length: int) -> None:
 
 
 def _iter_pairs(
-    token_ids: Sequence[int], source_length: int, target_length: int, eos_token_id: int, closes: bool
+    token_ids: Iterable[int], source_length: int, target_length: int, eos_token_id: int, closes: bool
 ) -> Iterator[dict[str, list[int]]]:
-    tokens = array("i", token_ids)
-    if closes and len(tokens):
-        tokens.append(eos_token_id)
-    for start in range(0, len(tokens), target_length):
-        source = tokens[max(0, start - source_length + 1) : start]
-        yield {"input_ids": [*source, eos_token_id], "labels": list(tokens[start : start + target_length])}
+    documents = close_documents([token_ids], eos_token_id) if closes else [token_ids]
+    for tokens in map(iter, documents):
+        source: list[int] = []
+        while target := list(islice(tokens, target_length)):
+            yield {"input_ids": [*source, eos_token_id], "labels": target}
+            source = [*source, *target][1 - source_length :]

@@ -1,8 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Contrastive learning of sentence embeddings: texts that belong together come to lie together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from torch import distributed, nn
 from transformers import AutoModel
 from transformers.utils import ModelOutput
 
+from ..common.pieces import Text, beginning
 from ..models.heads import pooled_states
 from .batches import Batch, Row, pad_rows
 from .objective import Objective
 
 _POOLINGS = ("mean", "first")
+# Rows that the tokenizer reads in one call.
+_ROWS = 100
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,15 +59,17 @@ class Contrastive(Objective):
 
         return {"input_ids": List(super().features()["input_ids"])}
 
-    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def encode(self, *columns: Iterable[Text]) -> Iterator[dict[str, Any]]:
         """Return a row for every anchor and its texts."""
-        encoded = [
-            self.tokenizer(
-                list(texts), truncation=True, max_length=self.max_length, split_special_tokens=True, verbose=False
-            )["input_ids"]
-            for texts in columns
-        ]
-        return ({"input_ids": list(texts)} for texts in zip(*encoded, strict=True))
+        options = {"split_special_tokens": True, "verbose": False, "truncation": True, "max_length": self.max_length}
+        rows = zip(*columns, strict=True)
+        while part := list(islice(rows, _ROWS)):
+            encoded = [
+                self.tokenizer([beginning(text, self.max_length, self.tokenizer) for text in texts], **options)
+                for texts in zip(*part, strict=True)
+            ]
+            for texts in zip(*(found["input_ids"] for found in encoded), strict=True):
+                yield {"input_ids": list(texts)}
 
     def fix(self, row: Row) -> dict[str, Any]:
         """Return the row as it is."""

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Denoising: the encoder reads a damaged text, the decoder writes the whole one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,7 @@ class Denoising(SourceObjective):
         self._ends = np.setdiff1d(ends, self._special)
         self._frame = frame_of(self.tokenizer)
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return a row a piece."""
         begin, end = self._frame
         return ({"input_ids": piece} for piece in cut_documents(documents, self.max_length, begin=begin, end=end))

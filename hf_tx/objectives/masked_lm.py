@@ -1,18 +1,18 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Masked language modelling: tokens, whole words or spans are hidden, and predicted from both sides."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import tee
 from typing import Any, Literal, get_args
 
 import numpy as np
 from transformers import AutoModelForMaskedLM
 
+from ..common.pieces import Text
 from ..models.losses import IGNORE
 from .objective import TokenObjective
 from .packing import cut_documents, iter_packed
-from .texts import frame_of, iter_encoded
+from .texts import frame_of, iter_encoded_words
 
 Masking = Literal["token", "word", "span"]
 
@@ -78,26 +78,23 @@ class MaskedLM(TokenObjective):
         names = ["input_ids", *["position_ids"] * self.packed, *["word_ids"] * (self.masking != "token")]
         return dict.fromkeys(names, super().features()["input_ids"])
 
-    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def encode(self, *columns: Iterable[Text]) -> Iterator[dict[str, Any]]:
         """Return the rows that texts give, with the number of the word of every token where words are masked."""
         if self.masking == "token":
             return super().encode(*columns)
         (texts,) = columns
-        documents, words = tee(iter_encoded(self.tokenizer, texts, with_words=True))
-        rows = self.rows(tokens for tokens, _ in documents)
-        # Cut and packed as the tokens are.
-        of_words = self._rows((numbers for _, numbers in words), _NO_WORD)
-        return ({**row, "word_ids": beside["input_ids"]} for row, beside in zip(rows, of_words, strict=True))
+        return map(_unzipped, self._rows(iter_encoded_words(self.tokenizer, texts), with_words=True))
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return packed rows, or a row a piece."""
         return self._rows(documents)
 
-    def _rows(self, documents: Iterable[Sequence[int]], special: int | None = None) -> Iterator[dict[str, list[int]]]:
-        begin, end = frame_of(self.tokenizer)
-        pad = self.tokenizer.pad_token_id
-        if special is not None:
-            begin, end, pad = [special] * len(begin), [special] * len(end), special
+    def _rows(self, documents: Iterable[Iterable[Any]], with_words: bool = False) -> Iterator[dict[str, list[Any]]]:
+        """Return rows of tokens, or of tokens that each have the number of their word."""
+        frame: Any = (*frame_of(self.tokenizer), [self.tokenizer.pad_token_id])
+        if with_words:
+            frame = ([(token, _NO_WORD) for token in part] for part in frame)
+        begin, end, (pad,) = frame
         if not self.packed:
             return ({"input_ids": piece} for piece in cut_documents(documents, self.max_length, begin=begin, end=end))
         rows = iter_packed(documents, self.max_length, begin=begin, end=end, pad_token_id=pad)
@@ -156,3 +153,8 @@ class MaskedLM(TokenObjective):
                 missing -= 1
             spans += 1
         return group
+
+
+def _unzipped(row: dict[str, list[Any]]) -> dict[str, list[int]]:
+    tokens, words = zip(*row["input_ids"], strict=True)
+    return {**row, "input_ids": list(tokens), "word_ids": list(words)}

@@ -27,8 +27,9 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from itertools import islice
+from itertools import tee
 from numbers import Integral, Real
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,27 +37,15 @@ import torch
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
-from ..common.columns import tell_unread
+from ..common.arrow import cache_file, write_rows
+from ..common.columns import iter_columns, tell_unread
+from ..common.pieces import Text
+from ..models.version import __version__
 from .batches import Batch, Row, pad_pairs, pad_rows
 from .texts import iter_encoded
 
 # What tokenizers add to a row, and follows from the rest of it.
 _SAYS_NOTHING_MORE = ("special_tokens_mask", "length")
-# Rows that are lists of numbers at a time.
-_PART = 200
-
-
-class _Column(Sequence[Any]):
-    """A column of a table that gives Python's own values, each when it is asked for."""
-
-    def __init__(self, values: Any) -> None:
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._values[index].as_py()
 
 
 @dataclass(eq=False)
@@ -130,19 +119,17 @@ class Objective(ABC):
         """Return the module whose forward pass gives the loss: the model itself, unless its class has no such loss."""
         return model
 
-    def prepare(
-        self, dataset: Any, columns: str | Sequence[str] | None = None, *, fixed: bool = False, **options: Any
-    ) -> Any:
+    def prepare(self, dataset: Any, columns: str | Sequence[str] | None = None, *, fixed: bool = False) -> Any:
         """Turn texts into the rows that the objective collates. All other columns are left out, which is told.
 
-        Texts are encoded as they are: what spells a special token is plain text. Batches of 1000 texts are packed at a
-        time, if the objective packs.
+        Texts are encoded as they are: what spells a special token is plain text. Neither the texts nor the rows have
+        to fit in memory: the rows of a `Dataset` are in a file of the cache of `datasets`, those of a stream are made
+        when they are read. Both are the same rows.
 
         Args:
             dataset: one split, a `Dataset` or an `IterableDataset` of the library `datasets`.
             columns: the columns that hold the texts, if they are not called as in `self.columns`.
             fixed: draw now, once for all, what would be drawn anew in each epoch. For evaluation.
-            **options: of `dataset.map`, such as `num_proc`.
 
         Returns:
             A dataset of the same kind.
@@ -150,7 +137,7 @@ class Objective(ABC):
         Raises:
             ValueError: no such dataset, a column that it does not have, or nothing in it.
         """
-        from datasets import Dataset, Features, IterableDataset  # takes a second to import
+        from datasets import Dataset, IterableDataset  # takes a second to import
 
         columns = (columns,) if isinstance(columns, str) else tuple(columns or self.columns)
         more = len(columns) - len(self.columns)
@@ -168,41 +155,38 @@ class Objective(ABC):
             listed = ", ".join(map(repr, found)) or "none, since it has no rows"
             raise ValueError(f"the dataset has no column {missing[0]!r}: its columns are {listed}.")
         tell_unread(found, columns)
-        rows = dataset.map(
-            self._table if isinstance(dataset, Dataset) else self._columns,
-            batched=True,
-            input_columns=list(columns),
-            remove_columns=found,
-            features=Features(self.features()),
-            **options,
-        )
-        if isinstance(rows, Dataset) and not len(rows):
-            raise ValueError(f"the texts in {', '.join(map(repr, columns))} have no tokens to learn from.")
+        if isinstance(dataset, IterableDataset):
+            rows = self.stream(dataset, columns)
+        else:
+            path = cache_file(dataset, (self.encode, columns, __version__))
+            rows = write_rows(self._rows_of(dataset, columns), self.features(), path)
+            if not len(rows):
+                raise ValueError(f"the texts in {', '.join(map(repr, columns))} have no tokens to learn from.")
         return rows.map(self.fix) if fixed else rows
 
-    def _columns(self, *columns: Sequence[str]) -> dict[str, "_Column"]:
-        """Return the rows that a batch of texts gives as a stream takes them, which takes no table."""
-        table = self._table(*columns)
-        return {name: _Column(table.column(name)) for name in table.column_names}
+    def stream(self, rows: Any, columns: Sequence[str]) -> Any:
+        """Turn texts into a stream of the rows that the objective collates.
 
-    def _table(self, *columns: Sequence[str]) -> Any:
-        """Return the rows that a batch of texts gives, in a few bytes a number."""
-        import pyarrow
-        from datasets import Features
+        Args:
+            rows: an `IterableDataset`, or whatever gives rows of texts each time it is iterated over. Texts may be
+                iterators over their parts.
+            columns: the columns that hold the texts.
 
-        for texts in columns:
-            wrong = [text for text in texts if not isinstance(text, str)]
-            if wrong:
-                raise ValueError(
-                    f"a text is {type(wrong[0]).__name__}, not a string: {wrong[0]!r}; leave such rows out."
-                )
-        schema = Features(self.features()).arrow_schema
-        rows = self.encode(*columns)
-        # Lists of numbers take ten times the bytes of a table.
-        parts = []
-        while part := list(islice(rows, _PART)):
-            parts.append(pyarrow.RecordBatch.from_pylist(part, schema=schema))
-        return pyarrow.Table.from_batches(parts, schema=schema)
+        Returns:
+            An `IterableDataset` of one shard: the last row of a shard may be padded, and processes that share its rows
+            have as many of them each.
+        """
+        from datasets import Features, IterableDataset
+
+        texts = {"rows": rows, "columns": tuple(columns)}  # a list would be taken for shards
+        return IterableDataset.from_generator(self._rows_of, Features(self.features()), gen_kwargs=texts)
+
+    def _rows_of(self, rows: Any, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Return the rows that texts give, one by one."""
+        if hasattr(rows, "set_epoch"):  # a stream that is shuffled anew in each
+            rows.set_epoch(int(self._epoch))
+        texts = tee(iter_columns(rows, columns), len(columns))
+        return self.encode(*(map(itemgetter(number), part) for number, part in enumerate(texts)))
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types, as `datasets.Features` takes them."""
@@ -211,8 +195,8 @@ class Objective(ABC):
         return {"input_ids": List(Value("int32"))}
 
     @abstractmethod
-    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Return the rows that texts give, as lists of numbers, one by one."""
+    def encode(self, *columns: Iterable[Text]) -> Iterator[dict[str, Any]]:
+        """Return the rows that texts give, as lists of numbers, one by one. Columns are read side by side."""
 
     @abstractmethod
     def fix(self, row: Row) -> dict[str, Any]:
@@ -239,14 +223,15 @@ class TokenObjective(Objective):
         super().__post_init__()
         self.rows([])  # refuses a max_length without room
 
-    def encode(self, *columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def encode(self, *columns: Iterable[Text]) -> Iterator[dict[str, Any]]:
         """Return the rows that texts give, one by one."""
         (texts,) = columns
-        return self.rows(tokens for tokens, _ in iter_encoded(self.tokenizer, texts))
+        return self.rows(iter_encoded(self.tokenizer, texts))
 
     @abstractmethod
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
-        """Return the rows that documents give, one by one. A document is a list of tokens without special ones."""
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
+        """Return the rows that documents give, one by one. A document is its tokens without special ones, which are
+        read once, before the next document."""
 
     @abstractmethod
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:

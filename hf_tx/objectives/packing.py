@@ -6,14 +6,14 @@ A document that is longer than a row is cut into pieces. Every piece has the fra
 sees nothing of the other pieces in its row. Only the end of the last row is padding, which is a piece of its own.
 """
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from ..models.losses import IGNORE
 
 
 def cut_documents(
-    documents: Iterable[Sequence[int]], length: int, *, begin: Sequence[int] = (), end: Sequence[int] = ()
+    documents: Iterable[Iterable[int]], length: int, *, begin: Sequence[int] = (), end: Sequence[int] = ()
 ) -> Iterator[list[int]]:
     """Cut documents into pieces of at most `length` tokens, for rows of one piece each.
 
@@ -30,15 +30,17 @@ def cut_documents(
         ValueError: a piece has no room for a token beside the special ones.
     """
     room = _room(length, begin, end)
-    return (
-        [*begin, *document[start : start + room], *end]
-        for document in documents
-        for start in range(0, len(document), room)
-    )
+    return ([*begin, *piece, *end] for document in documents for piece in _pieces(document, room))
+
+
+def _pieces(document: Iterable[int], length: int) -> Iterator[list[int]]:
+    tokens = iter(document)
+    while piece := list(islice(tokens, length)):
+        yield piece
 
 
 def pack_documents(
-    documents: Iterable[Sequence[int]],
+    documents: Iterable[Iterable[int]],
     length: int,
     *,
     pad_token_id: int,
@@ -65,20 +67,20 @@ def pack_documents(
 
 
 def iter_packed(
-    documents: Iterable[Sequence[int]],
+    documents: Iterable[Iterable[int]],
     length: int,
     *,
     pad_token_id: int,
     begin: Sequence[int] = (),
     end: Sequence[int] = (),
 ) -> Iterator[dict[str, list[int]]]:
-    """Return the rows of `pack_documents` one by one; nothing is held but a document and a row."""
+    """Return the rows of `pack_documents` one by one; nothing is held but a row."""
     frame = length - _room(length, begin, end)
     return _packed(documents, length, frame, pad_token_id, begin, end)
 
 
 def _packed(
-    documents: Iterable[Sequence[int]],
+    documents: Iterable[Iterable[int]],
     length: int,
     frame: int,
     pad_token_id: int,
@@ -87,22 +89,21 @@ def _packed(
 ) -> Iterator[dict[str, list[int]]]:
     row = _new_row()
     for document in documents:
-        start = 0
-        while start < len(document):
+        tokens = iter(document)
+        for first in tokens:
             space = length - len(row["input_ids"])
             if space <= frame:
                 # Also when nothing is missing.
                 yield _padded(row, space, pad_token_id)
                 row, space = _new_row(), length
-            piece = document[start : start + space - frame]
+            piece = [first, *islice(tokens, space - frame - 1)]
             _add(row, [*begin, *piece, *end], [1] * len(begin) + [0] * len(piece) + [1] * len(end))
-            start += len(piece)
     if row["input_ids"]:
         yield _padded(row, length - len(row["input_ids"]), pad_token_id)
 
 
 def pack_for_causal_lm(
-    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
+    documents: Iterable[Iterable[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
 ) -> list[dict[str, list[int]]]:
     """Pack documents into the rows of a causal language model.
 
@@ -127,7 +128,7 @@ def pack_for_causal_lm(
 
 
 def iter_packed_for_causal_lm(
-    documents: Iterable[Sequence[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
+    documents: Iterable[Iterable[int]], length: int, *, bos_token_id: int | None, eos_token_id: int, pad_token_id: int
 ) -> Iterator[dict[str, list[int]]]:
     """Return the rows of `pack_for_causal_lm` one by one."""
     begin = [] if bos_token_id is None else [bos_token_id]
@@ -135,13 +136,13 @@ def iter_packed_for_causal_lm(
     return map(_with_labels, rows)
 
 
-def close_documents(documents: Iterable[Sequence[int]], eos_token_id: int) -> Iterator["array[int]"]:
+def close_documents(documents: Iterable[Iterable[int]], eos_token_id: int) -> Iterator[Iterator[int]]:
     """Yield the documents that are not empty, each with `<eos>` after it."""
     for document in documents:
-        if len(document):
-            closed = array("i", document)
-            closed.append(eos_token_id)
-            yield closed
+        tokens = iter(document)
+        first = next(tokens, None)
+        if first is not None:
+            yield chain((first,), tokens, (eos_token_id,))
 
 
 def _with_labels(row: dict[str, list[int]]) -> dict[str, list[int]]:

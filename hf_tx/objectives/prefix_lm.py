@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Prefix language modelling: the beginning of a text is read from both sides, and the rest predicted from the left."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,7 @@ class PrefixLM(TokenObjective):
     needs = ("pad_token", "eos_token")
     reads = ("input_ids", "labels")
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return a row a piece."""
         return open_rows(documents, self.max_length, self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
 

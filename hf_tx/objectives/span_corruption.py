@@ -54,7 +54,7 @@ class SpanCorruption(SourceObjective):
             )
         self._check_sentinels(self._amounts(self.text_length)[1])
 
-    def rows(self, documents: Iterable[Sequence[int]]) -> Iterator[dict[str, list[int]]]:
+    def rows(self, documents: Iterable[Iterable[int]]) -> Iterator[dict[str, list[int]]]:
         """Return a row a piece."""
         begin, end = self._frame
         length = len(begin) + self.text_length + len(end)

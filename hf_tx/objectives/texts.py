@@ -1,77 +1,91 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """From texts to tokens."""
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from ..common.pieces import cut_text, plain_encoder
+from ..common.pieces import Text, cut_text, plain_encoder
 
 # Characters and texts that the tokenizer reads in one call, at most about.
-_CALL, _MOST_PIECES = 1 << 20, 1000
+_CALL, _MOST_PIECES = 1 << 18, 1000
 
 
-def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text]) -> list[list[int]]:
     """Encode texts as wholes, without special tokens. What spells one is plain text here."""
     # One object for each token that there is, and not for each time that it occurs.
     shared = list(range(len(tokenizer)))
-    return [[shared[token] for token in tokens] for tokens, _ in iter_encoded(tokenizer, texts)]
+    return [[shared[token] for token in tokens] for tokens in iter_encoded(tokenizer, texts)]
 
 
-def iter_encoded(
-    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], with_words: bool = False
-) -> Iterator[tuple["array[int]", "array[int]"]]:
-    """Encode texts like `encode_texts`, in a few bytes a token.
-
-    Long texts are read in pieces (see `cut_text`), so that the memory is that of the tokens of one text.
+def iter_encoded(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text]) -> Iterator[Iterator[int]]:
+    """Encode texts like `encode_texts`, with no more than a few pieces of a text in memory (see `cut_text`).
 
     Args:
         tokenizer: cuts the texts.
         texts: the texts, which may be a stream.
-        with_words: whether it is asked in which word a token is.
 
     Yields:
-        For each text its tokens, and the number of the word of each token (nothing if it is not asked). *Shape:*
-        `(tokens,)` each, int32.
+        The tokens of each text, to be read before those of the next.
     """
+    for _, pieces in groupby(_encoded(tokenizer, texts), itemgetter(0)):
+        yield chain.from_iterable(tokens for _, tokens, _ in pieces)
+
+
+def iter_encoded_words(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text]
+) -> Iterator[Iterator[tuple[int, int]]]:
+    """Encode texts like `iter_encoded`.
+
+    Yields:
+        The tokens of each text, each with the number of its word in the text, to be read before those of the next.
+    """
+    for _, pieces in groupby(_encoded(tokenizer, texts, with_words=True), itemgetter(0)):
+        yield _numbered(pieces)
+
+
+def _numbered(pieces: Iterable[tuple[int, list[int], list[int]]]) -> Iterator[tuple[int, int]]:
+    first = 0
+    for _, tokens, words in pieces:
+        yield from ((token, first + word) for token, word in zip(tokens, words, strict=True))
+        first += words[-1] + 1 if words else 0
+
+
+def _encoded(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text], with_words: bool = False
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield the number of the text, the tokens, and if asked the words of each piece; every text has one at least."""
     # Unigram has its special tokens among the pieces of words too, and finds them; so they are spelt here.
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    tokens, words = array("i"), array("i")
     for pieces in _calls(tokenizer, texts):
         encoded: Any = tokenizer(
-            [piece for piece, _ in pieces],
+            [piece for _, piece in pieces],
             add_special_tokens=False,
             split_special_tokens=True,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,
         )
-        for at, (found, (_, is_last)) in enumerate(zip(encoded["input_ids"], pieces, strict=True)):
-            of_words = encoded.word_ids(at) if with_words else []
-            if not special.isdisjoint(found):
-                spelt = [_spelling(tokenizer, token) if token in special else [token] for token in found]
-                of_words = [word for word, part in zip(of_words, spelt, strict=with_words) for _ in part]
-                found = [token for part in spelt for token in part]
-            first = words[-1] + 1 if words else 0
-            tokens.extend(found)
-            words.extend(first + word for word in of_words)
-            if is_last:
-                yield tokens, words
-                tokens, words = array("i"), array("i")
+        for at, ((number, _), tokens) in enumerate(zip(pieces, encoded["input_ids"], strict=True)):
+            words = encoded.word_ids(at) if with_words else []
+            if not special.isdisjoint(tokens):
+                spelt = [_spelling(tokenizer, token) if token in special else [token] for token in tokens]
+                words = [word for word, part in zip(words, spelt, strict=with_words) for _ in part]
+                tokens = [token for part in spelt for token in part]
+            yield number, tokens, words
 
 
-def _calls(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Iterator[list[tuple[str, bool]]]:
-    """Yield pieces of texts, as many as are read in one call, and whether a text ends with each."""
-    found: list[tuple[str, bool]] = []
+def _calls(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text]) -> Iterator[list[tuple[int, str]]]:
+    """Yield the pieces of texts with the numbers of these, as many as are read in one call."""
+    found: list[tuple[int, str]] = []
     size = 0
     encode = plain_encoder(tokenizer)
-    for text in texts:
-        left = len(text)
+    for number, text in enumerate(texts):
         for piece in cut_text(text, encode):
-            left -= len(piece)
-            found.append((piece, not left))
+            found.append((number, piece))
             size += len(piece)
             if size >= _CALL or len(found) >= _MOST_PIECES:
                 yield found

@@ -2,11 +2,10 @@
 """Looks at installed plug-ins. Nothing that is asked here but `load_plugin` makes a name known."""
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..models.mixers import MIXERS, Mixer
+from ..models.parts import Part
 from ..models.plugin_api import Plugin, PluginApi
 from ..models.plugin_loading import (
     SWITCH,
@@ -66,7 +65,7 @@ def show_plugin(name: str) -> PluginReport:
 
 def check_plugin(name: str) -> PluginReport:
     """Check that a plug-in keeps the rules: it can be imported, is written for this version of the api, registers
-    names with its prefix that nobody else has, and gives a reference that exists for every mixer. Whether what it
+    names with its prefix that nobody else has, and gives a reference that exists for every part. Whether what it
     registers computes the right thing is for the conformance kit to say.
 
     Args:
@@ -92,25 +91,33 @@ def _problems(api: PluginApi) -> list[str]:
             api.refuse_taken()
         except ValueError as error:
             problems.append(str(error))
-    mixers = api.entries[MIXERS.kind]
-    for name in mixers:
-        try:
-            resolve_reference(mixers.get(name))
-        except ImportError as error:
-            problems.append(f"mixer {name!r}: {error}")
+    for kind, entries in api.entries.items():
+        for name in entries:
+            try:
+                resolve_reference(entries.get(name))
+            except ImportError as error:
+                problems.append(f"{kind} {name!r}: {error}")
     return problems
 
 
-def resolve_reference(mixer: Mixer) -> Callable[..., Any] | None:
-    """Return the reference of a mixer, imported where it is given by its path; None for a mixer that has none.
+def resolve_reference(part: Part) -> Any:
+    """Return the reference of a part, imported where it is given by its path.
 
     Args:
-        mixer: an entry of the registry.
+        part: an entry of a registry.
+
+    Returns:
+        A function; of a position scheme, a dict of functions; None for a part that declares none.
 
     Raises:
         ImportError: nothing that can be called is at that path.
     """
-    reference = mixer.reference
+    if isinstance(part.reference, dict):
+        return {place: _imported(reference) for place, reference in part.reference.items()}
+    return _imported(part.reference)
+
+
+def _imported(reference: Any) -> Any:
     if not isinstance(reference, str):
         return reference
     module, _, path = reference.partition(":")

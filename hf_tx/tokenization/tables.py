@@ -77,9 +77,10 @@ def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bo
             if not header:
                 header = _names(row, name, line)
                 if len(header) == 1 and any(other in header[0] for other in _SEPARATORS):
+                    between = _SEPARATORS.get(separator, repr(separator))
                     logger.warning(
-                        f"{name}: one column, {header[0]!r}: cells are separated by "
-                        f"{_SEPARATORS.get(separator, repr(separator))}, and the first line has none outside quotes."
+                        f"{name}: one column, {header[0]!r}: cells are separated by {between}, and its first line has "
+                        "none outside of quotes."
                     )
                 continue
             if len(row) != len(header):

@@ -50,10 +50,10 @@ class ComparisonArguments:
         default_factory=list,
         metadata={"action": "extend", "help": "Text files to train on, or folders of *.txt; a file is a document."},
     )
-    held_out: list[str] = field(
+    eval_text: list[str] = field(
         default_factory=list, metadata={"action": "extend", "help": "Texts of the same domain to measure on."}
     )
-    other_domain: list[str] = field(
+    other_text: list[str] = field(
         default_factory=list, metadata={"action": "extend", "help": "Texts of another domain to measure on."}
     )
     mixers: list[str] = field(
@@ -107,7 +107,7 @@ class ComparisonArguments:
         self.mixers = self.mixers or list(_MIXERS)
         self.learning_rate = self.learning_rate or [1e-3]
         self.seed = self.seed or [0]
-        for name in ("text", "held_out", "other_domain"):
+        for name in ("text", "eval_text", "other_text"):
             if not getattr(self, name):
                 raise ValueError(f"{flag(name)}: is missing; texts to train on and to measure on are needed.")
         for name in ("mixers", "learning_rate", "seed"):
@@ -139,7 +139,7 @@ def prepare_comparison(arguments: ComparisonArguments, command: str) -> "Compari
         ValueError, OSError, ImportError: an option or the data does not serve. Nothing is left behind then.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("mixers are compared in one process: start the script with python.")
+        raise ValueError("mixers are compared in one process: start `hf-tx compare` without a launcher.")
     import_pyplot()
     started = ComparisonRecord.load(arguments.output) if arguments.resume else None
     if started is None:
@@ -177,8 +177,8 @@ class Comparison:
 
     def __init__(self, arguments: ComparisonArguments, command: str) -> None:
         self.arguments = arguments
-        texts = {name: read_documents(getattr(arguments, name)) for name in ("text", "held_out", "other_domain")}
-        for name in ("held_out", "other_domain"):
+        texts = {name: read_documents(getattr(arguments, name)) for name in ("text", "eval_text", "other_text")}
+        for name in ("eval_text", "other_text"):
             if seen := set(texts[name]) & set(texts["text"]):
                 raise ValueError(f"{flag(name)}: a document is in --text too: {min(seen)[:40]!r} ...")
         train = texts["text"]
@@ -189,8 +189,8 @@ class Comparison:
             self.deciding = _beginnings(self.deciding, arguments.max_eval_characters)
         #: The texts that are measured, by name.
         self.measured = {
-            _IN_DOMAIN: _beginnings(texts["held_out"], arguments.max_eval_characters),
-            _OUT_OF_DOMAIN: _beginnings(texts["other_domain"], arguments.max_eval_characters),
+            _IN_DOMAIN: _beginnings(texts["eval_text"], arguments.max_eval_characters),
+            _OUT_OF_DOMAIN: _beginnings(texts["other_text"], arguments.max_eval_characters),
         }
         self.tokenizer = train_tokenizer(
             train,
@@ -242,8 +242,8 @@ class Comparison:
         arguments, records = self.arguments, []
         for name, own, read, purpose in (
             ("text", "data", text, "to train on"),
-            ("held_out", "data", self.measured[_IN_DOMAIN], "to measure"),
-            ("other_domain", "other", self.measured[_OUT_OF_DOMAIN], "to measure"),
+            ("eval_text", "data", self.measured[_IN_DOMAIN], "to measure"),
+            ("other_text", "other", self.measured[_OUT_OF_DOMAIN], "to measure"),
         ):
             named = getattr(arguments, f"{own}_name") or " ".join(Path(path).name for path in getattr(arguments, name))
             digest = hashlib.sha256("\0".join(read).encode("utf-8")).hexdigest()[:12]

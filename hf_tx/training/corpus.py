@@ -25,6 +25,12 @@ class Document:
     num_bytes: int
 
 
+def text_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the files that paths stand for; a directory stands for all `*.txt` files in it and below."""
+    # A directory without texts is left to iter_texts, which refuses it.
+    return [file for path in map(Path, paths) for file in texts_in(path) or [path]]
+
+
 def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Read text files, each of which is a document. A directory stands for all `*.txt` files (also
     `*.txt.gz` and the like) in it and below.
@@ -33,11 +39,7 @@ def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         FileNotFoundError: a path does not exist.
         ValueError: a file is empty, blank, or not UTF-8 text; see `iter_texts`.
     """
-    files: list[Path] = []
-    for path in map(Path, paths):
-        # A directory without texts is left to iter_texts, which refuses it.
-        files += texts_in(path) or [path]
-    return ["".join(iter_texts(file)) for file in files]
+    return ["".join(iter_texts(file)) for file in text_files(paths)]
 
 
 def split_documents(documents: Sequence[str], held_out: float) -> tuple[list[str], list[str]]:
@@ -67,6 +69,40 @@ def split_documents(documents: Sequence[str], held_out: float) -> tuple[list[str
             return [text for text in parts[0] if text], [text for text in parts[1] if text]
         missing -= len(document)
     return list(documents), []
+
+
+def hold_out_beginning(files: Sequence[str], size: int) -> tuple[list[str], list[str], int]:
+    """Hold the beginning of text files out, without reading what comes after.
+
+    Args:
+        files: in their order.
+        size: about how many characters are held out; the cut is that of `split_documents`.
+
+    Returns:
+        The held-out texts, the files that are left, and how many characters of the first of them are held out.
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    texts: list[str] = []
+    missing, tolerance = size, size / 2
+    for number, file in enumerate(files):
+        begun, length = [], 0
+        for piece in iter_texts(file):
+            begun.append(piece)
+            length += len(piece)
+            if length > missing + tolerance:
+                text = "".join(begun)
+                cut = _cut(text, missing, tolerance)
+                return [*texts, text[:cut]], list(files[number:]), cut
+        texts.append("".join(begun))
+        missing -= length
+        if missing <= tolerance and number + 1 < len(files):
+            return texts, list(files[number + 1 :]), 0
+    raise ValueError(
+        f"--held-out-first {size}: the texts have {sum(map(len, texts)):,} characters, so that too few would be left "
+        "to train on; hold out fewer."
+    )
 
 
 def _cut(text: str, target: int, tolerance: float) -> int:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Measuring models on texts and rows, side by side: what `scripts/evaluate.py` does."""
+"""Measuring models on texts and rows, side by side: what `hf-tx evaluate` does."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -55,23 +55,29 @@ class EvaluationArguments(RowArguments, SourceArguments):
     task: str | None = field(
         default=None,
         metadata={
-            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what finetune.py "
-            f"trains ({', '.join(TASKS)}). Default: causal-lm."
+            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what "
+            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: causal-lm."
         },
     )
     objective: str | None = field(
         default=None,
-        metadata={"help": f"Instead of a task: the loss of what pretrain.py trains ({', '.join(OBJECTIVES)})."},
+        metadata={"help": f"Instead of a task: the loss of what `hf-tx pretrain` trains ({', '.join(OBJECTIVES)})."},
     )
     objective_options: str | None = field(
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
     split: str | None = field(
-        default=None, metadata={"help": "The split. Default: test, or the only one; with --held-out, train."}
+        default=None, metadata={"help": "The split. Default: test, or the only one; of what is held out, train."}
     )
     held_out: float | None = field(
         default=None,
-        metadata={"help": "Measure only the share that pretrain.py and finetune.py hold out. Default: measure all."},
+        metadata={
+            "help": "Measure only the share that `hf-tx pretrain` and `hf-tx finetune` hold out. Default: measure all."
+        },
+    )
+    held_out_first: int | None = field(
+        default=None,
+        metadata={"help": "Measure only the first rows, or characters of text files, that a stream holds out."},
     )
     seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
     context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
@@ -80,7 +86,13 @@ class EvaluationArguments(RowArguments, SourceArguments):
         default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
     )
     generation_num_beams: int | None = field(default=None, metadata={"help": "Of seq2seq: beams of the search."})
-    batch_size: int = field(default=8, metadata={"help": "Windows or rows that go through a model together."})
+    batch_size: int = field(
+        default=8,
+        metadata={
+            "help": "Windows or rows that go through a model together.",
+            "aliases": ["per_device_eval_batch_size"],
+        },
+    )
     attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
@@ -89,7 +101,7 @@ class EvaluationArguments(RowArguments, SourceArguments):
         default=None, metadata={"help": "Compute as a training with --bf16 or --fp16 does."}
     )
     trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
-    output: str | None = field(default=None, metadata={"help": "JSON file to write the results to."})
+    output: str | None = field(default=None, metadata={"help": "JSON file to write the results to.", "aliases": []})
     overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
 
     def __post_init__(self) -> None:
@@ -108,7 +120,9 @@ class EvaluationArguments(RowArguments, SourceArguments):
             raise ValueError("--split and --dataset-config are those of a --dataset: leave them out with --text")
         if self.held_out is not None and not 0 < self.held_out <= 0.5:
             raise ValueError(f"--held-out {self.held_out}: must be above 0 and at most 0.5")
-        for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples").items():
+        if self.held_out is not None and self.held_out_first is not None:
+            raise ValueError("--held-out, --held-out-first: give one of them; a run holds out in one way")
+        for name, value in self.given(*_OPTIONS, "batch_size", "max_eval_samples", "held_out_first").items():
             option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
@@ -133,7 +147,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         ValueError, OSError, ImportError: an option, the data or a model does not serve.
     """
     _check(arguments)
-    names = ("text", "dataset", "dataset_config", "split", "held_out", "seed", "max_eval_samples")
+    names = ("text", "dataset", "dataset_config", "split", "held_out", "held_out_first", "seed", "max_eval_samples")
     rows = load_measured(**arguments.given(*names))
     _check_models(arguments)
     measure: Callable[..., Any] = _score_texts if arguments.task in _PREDICTING else _measure_rows
@@ -160,7 +174,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
         print(f"saved to {Path(arguments.output).resolve()}")
 
 
-def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
+def _texts_of(arguments: EvaluationArguments, rows: Any) -> Sequence[Any]:
     """Return the texts to predict, or pairs of source and target.
 
     Raises:
@@ -173,7 +187,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> list[Any]:
     columns += [arguments.label_column or "target"] if pairs else []
     check_columns(rows, columns)
     tell_unread(rows.column_names, columns)
-    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else list(rows[columns[0]])
+    return list(zip(*(rows[column] for column in columns), strict=True)) if pairs else rows[columns[0]]
 
 
 def _check(arguments: EvaluationArguments) -> None:

@@ -17,7 +17,7 @@ _OF_SOME: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": (False,),
     "train_sampling_strategy": ("random", "sequential"),
 }
-# Options that no run of the scripts honours, with the values that ask for nothing, and why.
+# Options that no run honours, with the values that ask for nothing, and why.
 _OF_NONE: dict[str, tuple[tuple[Any, ...], str]] = {
     "label_names": ((None,), "what is to be learnt says which columns are labels"),
     "remove_unused_columns": ((False,), "the rows hold what the model needs, and nothing else"),
@@ -26,7 +26,7 @@ _OF_NONE: dict[str, tuple[tuple[Any, ...], str]] = {
     "eval_do_concat_batches": ((True,), "measures are made of all rows"),
     "length_column_name": (("length",), "rows are as long as their tokens"),
     "sortish_sampler": ((False,), "the library does not read it any more; --train_sampling_strategy group_by_length"),
-    "do_predict": ((False,), "a run trains and measures; scripts/evaluate.py measures other data"),
+    "do_predict": ((False,), "a run trains and measures; `hf-tx evaluate` measures other data"),
     "use_liger_kernel": ((False,), "it has no kernels for the models of hf_tx, and would change nothing"),
 }
 

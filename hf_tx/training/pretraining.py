@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers.utils import logging
 
 from ..common.checkpoint_files import check_files
+from ..common.columns import iter_columns, iter_pieces
 from ..common.loading import loading
 from ..common.options import json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
@@ -20,8 +22,7 @@ from ..objectives import OBJECTIVES, Objective
 from ..objectives.objective import TokenObjective
 from ..objectives.texts import iter_encoded
 from ..tokenization import train_tokenizer
-from .corpus import read_documents
-from .data import check_columns, load_splits
+from .data import check_columns, load_measured, load_splits
 from .honouring import check_honoured
 from .recipes import RECIPES, width_fields
 from .resuming import check_resumed
@@ -34,7 +35,10 @@ from .runs import (
     measures_of,
     try_model,
 )
+from .streaming import FIRST_CHARACTERS, check_streaming, load_stream, stream_rows
 from .trainer import TxTrainer
+
+logger = logging.get_logger(__name__)
 
 # The fields of the config that `Recipe.token_fields` gives.
 _OF_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"}
@@ -76,6 +80,21 @@ class PretrainingArguments(RunArguments):
         default_factory=list,
         metadata={"action": "extend", "help": "Text files of another domain, for bits per byte there: of causal-lm."},
     )
+    streaming: bool = field(
+        default=False,
+        metadata={"help": "Read the data while learning from it, so that it never has to fit in memory or on a disk."},
+    )
+    held_out_first: int | None = field(
+        default=None,
+        metadata={
+            "help": "Of --streaming, where there is no split or --eval-text to measure on: the rows of a dataset, or "
+            "characters of text files, that are held out at the beginning. Default: 1,000 rows; --held-out of the "
+            "text, at most 1,000,000 characters."
+        },
+    )
+    shuffle_buffer_size: int = field(
+        default=1000, metadata={"help": "Of --streaming: from how many rows the next is drawn; 0 keeps their order."}
+    )
     config_changes: str = field(
         default="{}",
         metadata={
@@ -100,6 +119,7 @@ class PretrainingArguments(RunArguments):
             )
         if self.other_text and self.objective != "causal-lm":
             raise ValueError(f"--other-text: is measured of causal-lm alone, not of {self.objective}; leave it out.")
+        check_streaming(self)
         self.output = self.output or f"runs/{self.family}-{self.objective}"
 
 
@@ -142,10 +162,13 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     check_honoured(options, f"--objective {kind.name}", kind.honours)
     config_fields = _fields(arguments)
     objective_options = json_option(arguments, "objective_options")
-    with options.main_process_first(desc="the data"):
-        train, held_out, found_by = load_splits(arguments, options.seed)
-    other_texts = {path: read_documents([path]) for path in arguments.other_text}
     columns = arguments.columns or list(kind.columns)
+    with options.main_process_first(desc="the data"):
+        if arguments.streaming:
+            train, held_out, found_by = load_stream(arguments, columns, arguments.held_out_first)
+        else:
+            train, held_out, found_by = load_splits(arguments, options.seed)
+    other_texts = {path: load_measured(text=[path]) for path in arguments.other_text}
     for split in (train, held_out):
         check_columns(split, columns)
     tokenizer = _tokenizer(arguments, options, train, columns, kind.needs)
@@ -157,7 +180,10 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         recipe.config(**tokens, **config_fields), attn_implementation=arguments.attn_implementation
     )
     with options.main_process_first(desc="the rows"):
-        rows = objective.prepare(train, columns)
+        if arguments.streaming:
+            rows = stream_rows(objective, train, columns, options, arguments.shuffle_buffer_size)
+        else:
+            rows = objective.prepare(train, columns)
         measured = objective.prepare(held_out, columns, fixed=True)
     trainer = TxTrainer(
         objective.trainable(model),
@@ -167,12 +193,13 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
         data_collator=objective,
         processing_class=tokenizer,
     )
-    trainer.began.add(arguments, rows_to_learn_from=rows, rows_held_out=held_out)
+    texts_held_out = ({"text": piece} for piece in iter_pieces(held_out, columns))
+    trainer.began.add(arguments, rows_to_learn_from=rows, rows_held_out=texts_held_out)
     if options.resume_from_checkpoint is not None:
         check_resumed(trainer, options.resume_from_checkpoint, model.config)
     trainer.check_first_batch()
     arguments.prepare_push(options, model)
-    texts = [list(split[columns[0]]) for split in (train, held_out)] if kind.columns == ("text",) else None
+    texts = (train, held_out, columns[0]) if kind.columns == ("text",) else None
     return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
 
 
@@ -188,8 +215,8 @@ class Pretraining(Run):
         tokenizer: PreTrainedTokenizerBase,
         found_by: Mapping[str, Any],
         objective: Objective,
-        texts: list[list[str]] | None,
-        other_texts: Mapping[str, list[str]],
+        texts: tuple[Any, Any, str] | None,
+        other_texts: Mapping[str, Any],
     ) -> None:
         super().__init__(arguments, trainer, tokenizer, found_by)
         self.objective, self.texts, self.other_texts = objective, texts, other_texts
@@ -210,7 +237,7 @@ class Pretraining(Run):
     def uses(self) -> list[str]:
         """What the model is meant for."""
         return [
-            "A beginning for fine-tuning (scripts/finetune.py).",
+            "A beginning for fine-tuning (`hf-tx finetune`).",
             "Comparing mixers and objectives at a small size.",
         ]
 
@@ -223,8 +250,8 @@ class Pretraining(Run):
     def data(self) -> list[DataRecord]:
         """What it was trained and measured on."""
         found = super().data
-        for path, texts in self.other_texts.items():
-            card, size = read_data_card(path), sum(map(len, texts))
+        for path, rows in self.other_texts.items():
+            card, size = read_data_card(path), sum(map(len, iter_pieces(rows, ["text"])))
             name = card.get("pretty_name", Path(path).stem)
             source = card.get("source", "")
             found.append(DataRecord(name, license_of(card), source, f"{size:,} characters, to measure on"))
@@ -267,16 +294,16 @@ class Pretraining(Run):
         if self.objective.name != "causal-lm" or self.texts is None:
             return [self.result("loss", loss, command, *self._unigram_loss())]
         found = [self.result("loss", loss, command)]
-        train, held_out = self.texts
-        unigram = UnigramModel(self._tokens(train), len(self.tokenizer))
-        measured, baseline = self._score(held_out, unigram)
+        train, held_out, column = self.texts
+        unigram, name = self._unigram(train, column)
+        measured, baseline = self._score(held_out, column, unigram)
         command = self.measured_by(task="causal-lm", context_length=arguments.context_length)
         for metric, value, beside in (
             ("bits_per_byte", measured.bits_per_byte, measured.bits_per_byte_of(baseline)),
             ("perplexity", measured.perplexity, baseline.perplexity),
         ):
-            found.append(self.result(metric, value, command, beside, "unigram model"))
-        return found + [self._measure_other(path, texts, unigram) for path, texts in self.other_texts.items()]
+            found.append(self.result(metric, value, command, beside, name))
+        return found + [self._measure_other(path, rows, unigram, name) for path, rows in self.other_texts.items()]
 
     def _unigram_loss(self) -> tuple[()] | tuple[float, str]:
         """Return the loss of a unigram model of the labels of training rows, or nothing if labels are no tokens."""
@@ -293,33 +320,37 @@ class Pretraining(Run):
         for row in rows:
             yield [label for label in self.objective.fix(row)["labels"] if label != IGNORE]
 
-    def _measure_other(self, path: str, texts: list[str], unigram: UnigramModel) -> Result:
-        measured, baseline = self._score(texts, unigram)
+    def _unigram(self, train: Any, column: str) -> tuple[UnigramModel, str]:
+        """Return a unigram model of the training text, or of the beginning of a stream, and its name."""
+        if not self.arguments.streaming:
+            return UnigramModel(self._tokens(train, column), len(self.tokenizer)), "unigram model"
+        texts = iter_encoded(self.tokenizer, iter_pieces(train, [column], FIRST_CHARACTERS))
+        return UnigramModel(texts, len(self.tokenizer)), f"unigram model of {FIRST_CHARACTERS:,} characters"
+
+    def _measure_other(self, path: str, rows: Any, unigram: UnigramModel, unigram_name: str) -> Result:
+        measured, baseline = self._score(rows, "text", unigram)
         beside = measured.bits_per_byte_of(baseline)
         found_by = {"text": [path]}
         command = self.measured_by(found_by, task="causal-lm", context_length=self.arguments.context_length)
         name = read_data_card(path).get("pretty_name", Path(path).stem)
-        return Result(
-            "bits_per_byte", measured.bits_per_byte, name, "another domain", command, beside, "unigram model"
-        )
+        return Result("bits_per_byte", measured.bits_per_byte, name, "another domain", command, beside, unigram_name)
 
-    def _score(self, texts: list[str], unigram: UnigramModel) -> tuple[TextResult, Score]:
+    def _score(self, rows: Any, column: str, unigram: UnigramModel) -> tuple[TextResult, Score]:
         """Score texts with the model and with the unigram model of the training text."""
         measured = evaluate_texts(
             self.model,
             self.tokenizer,
-            texts,
+            rows[column],
             task="causal-lm",
             context_length=self.arguments.context_length,
             description="scoring text" if self.trainer.is_world_process_zero() else None,
             state=None if self.trainer.is_sharded else PartialState(),
         )
-        return measured, Score.total(map(unigram.score, self._tokens(texts)))
+        return measured, Score.total(map(unigram.score, self._tokens(rows, column)))
 
-    def _tokens(self, texts: list[str]) -> Iterator[Sequence[int]]:
-        """Yield the tokens of each text; never those of all at once."""
-        for tokens, _ in iter_encoded(self.tokenizer, texts):
-            yield tokens
+    def _tokens(self, rows: Any, column: str) -> Iterator[Iterator[int]]:
+        """Return the tokens of each text, which are never all in memory."""
+        return iter_encoded(self.tokenizer, (text for (text,) in iter_columns(rows, [column])))
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
@@ -357,8 +388,10 @@ def _tokenizer(
     folder = arguments.scratch / "tokenizer"
     with options.main_process_first(desc="the tokenizer"):
         if not (folder / "tokenizer.json").is_file():
+            if arguments.streaming:
+                logger.warning(f"the tokenizer is trained on the first {FIRST_CHARACTERS:,} characters of the stream.")
             trained = train_tokenizer(
-                (text for column in columns for text in train[column]),
+                iter_pieces(train, columns, FIRST_CHARACTERS if arguments.streaming else None),
                 vocab_size=arguments.vocab_size,
                 family=arguments.family,
                 model_max_length=arguments.context_length,

@@ -5,9 +5,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from torch.utils.data import IterableDataset
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import has_length
@@ -33,7 +35,7 @@ _MAY_CHANGE = {
     "output", "resume", "title", "data_name", "data_license", "data_source", "license", "other_text", "baseline",
     "trust_remote_code",
     # Names of what is compared by what it holds: the rows, the config, and the weights that are not in a checkpoint.
-    "text", "dataset", "eval_text", "tokenizer", "model",
+    "text", "dataset", "eval_text", "eval_dataset", "tokenizer", "model",
 }  # fmt: skip
 # Where the state of the Trainer in a checkpoint keeps it, beside those of callbacks.
 _KEY = "Began"
@@ -41,6 +43,8 @@ _OF_A_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _LENGTHS = ("max_steps", "num_train_epochs")
 # Schedules whose learning rate in a step does not depend on how many steps there are.
 _OPEN_SCHEDULES = ("constant", "constant_with_warmup", "inverse_sqrt")
+# Rows of a stream that tell it from another.
+_FIRST_ROWS = 100
 # What a save adds to a config, or the Trainer changes in it.
 _OF_A_SAVE = {"architectures", "auto_map", "dtype", "hf_tx_version", "transformers_version", "use_cache"}
 
@@ -63,7 +67,7 @@ class Began:
 
         Args:
             arguments: its options beside those of the Trainer, a dataclass.
-            **rows: what it reads, and does not save.
+            **rows: what it reads, and does not save. Of a stream, the first rows are compared.
         """
         self._arguments = arguments
         self._rows = {name: _hash(found) for name, found in rows.items()}
@@ -230,6 +234,6 @@ def _plain(value: Any) -> Any:
 
 def _hash(rows: Iterable[Mapping[str, Any]]) -> str:
     found = hashlib.sha256()
-    for row in rows:
+    for row in islice(rows, _FIRST_ROWS if isinstance(rows, IterableDataset) else None):
         found.update(json.dumps(row, sort_keys=True, default=str).encode())
     return found.hexdigest()

@@ -1,17 +1,16 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the trainings of the scripts have in common: where they save, how they end, and what they leave behind."""
+"""What the trainings of the commands have in common: where they save, how they end, and what they leave behind."""
 
 import math
 import shlex
 import shutil
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedTokenizerBase, TrainingArguments
@@ -60,6 +59,9 @@ class RunOptions(TrainingArguments):
     eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
     save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
+    include_num_input_tokens_seen: Literal["all", "non_padding", "no"] = field(
+        default="non_padding", metadata={"help": "Which tokens of the inputs are counted."}
+    )
     report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
     hub_strategy: str = field(default="end", metadata={"help": "When to push: only at the end."})  # type: ignore
     remove_unused_columns: bool = field(default=False, metadata={"help": "The rows hold what the model needs."})
@@ -344,7 +346,7 @@ class Run(ABC):
 
         Args:
             found_by: the options that find the data. Default: those of the held-out data.
-            **options: of `scripts/evaluate.py`, beside those that name the model and find the data.
+            **options: of `hf-tx evaluate`, beside those that name the model and find the data.
         """
         arguments, training = self.arguments, self.trainer.args
         options = {
@@ -356,7 +358,7 @@ class Run(ABC):
             "mixed_precision": "bf16" if training.bf16 else "fp16" if training.fp16 else None,
             "attn_implementation": arguments.attn_implementation,
         }
-        parts = ["python", "scripts/evaluate.py"]
+        parts = ["hf-tx", "evaluate"]
         for name, value in options.items():
             if value is not None and value is not False and value != []:
                 values = [] if value is True else value if isinstance(value, list) else [value]
@@ -428,6 +430,7 @@ class Run(ABC):
         training = {
             **self.training_facts(),
             "steps": trainer.state.global_step,
+            **self._tokens_seen(),
             "rows of a step": trainer.get_total_train_batch_size(options),
             "learning rate": options.learning_rate,
             "schedule": SchedulerType(options.lr_scheduler_type).value,
@@ -454,15 +457,20 @@ class Run(ABC):
             plots={"loss.png": "the losses by step"},
         )
 
+    def _tokens_seen(self) -> dict[str, int]:
+        """Return how many tokens of inputs the model has learnt from, padding left out unless it is asked for."""
+        counted = self.trainer.args.include_num_input_tokens_seen != "no"
+        return {"input tokens": self.trainer.state.num_input_tokens_seen} if counted else {}
+
     def _table(self, record: RunRecord) -> str:
         width = max(len(result.metric) for result in record.results)
         lines = [f"\n{record.summary}\n"]
         for result in record.results:
             beside = "" if result.baseline is None else f"   {result.baseline:10.4f}  {result.baseline_name}"
             lines.append(f"{result.metric:{width}}  {result.value:10.4f}{beside}")
-        lines.append(
-            f"\n{self.trainer.state.global_step} steps in {record.seconds:.0f} s; saved to {self.arguments.output}"
-        )
+        seen = "".join(f" and {count:,} {name}" for name, count in self._tokens_seen().items())
+        steps = f"{self.trainer.state.global_step} steps{seen} in {record.seconds:.0f} s"
+        lines.append(f"\n{steps}; saved to {self.arguments.output}")
         return "\n".join(lines)
 
 
@@ -475,14 +483,3 @@ def measures_of(trainer: Any) -> dict[str, Any]:
     finally:
         trainer.label_smoother = smoother
     return {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_TIMES)}
-
-
-def command_of(script: str, argv: Sequence[str] | None) -> str:
-    """Return what runs a script again, for its card; the token of the Hub is left out."""
-    given, shown, hidden = list(sys.argv[1:] if argv is None else argv), [], False
-    for part in given:
-        name = part.partition("=")[0].lstrip("-").replace("-", "_")
-        if not hidden and not name.endswith("token"):
-            shown.append(part)
-        hidden = name.endswith("token") and "=" not in part and not hidden
-    return shlex.join(["python", f"scripts/{script}", *shown])

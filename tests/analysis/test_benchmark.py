@@ -1,19 +1,16 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The benchmark measures what it says: both sides compute the same, and reports hold what was measured."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import hf_tx
+from hf_tx import cli
 from hf_tx.analysis import benchmark
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark.py"
 
 
 @pytest.fixture
@@ -25,10 +22,7 @@ def small(monkeypatch):
 
 
 def main(*arguments):
-    spec = importlib.util.spec_from_file_location("benchmark_script", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main([str(argument) for argument in arguments])
+    return cli.main(["benchmark", *map(str, arguments)])
 
 
 def test_both_sides_of_long_are_the_same_model(small):
@@ -177,4 +171,5 @@ def test_loads_alternate_in_processes_of_their_own(monkeypatch):
 
 def test_a_folder_that_is_none(tmp_path, capsys):
     assert main("load", tmp_path / "nothing") == 2
-    assert "benchmark.py: error: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error == f"hf-tx benchmark: error: {tmp_path / 'nothing'}: holds no checkpoint: there is no config.json.\n"

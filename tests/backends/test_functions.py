@@ -135,9 +135,7 @@ def compare(backend, rule, kind, queries=23, keys=23, padding=None, kv_heads=2):
 
 @pytest.mark.parametrize(
     ("backend", "rule", "kind", "padded"),
-    pairwise(
-        dict(backend=list(FUNCTIONS), rule=list(RULES), kind=KINDS, padded=["", "left", "right"]), ["rule", "backend"]
-    ),
+    pairwise(dict(backend=list(FUNCTIONS), rule=list(RULES), kind=KINDS, padded=["", "left", "right"])),
 )
 def test_equals_attention_written_out(backend, rule, kind, padded):
     padding = torch.ones(BATCH, 23, dtype=torch.bool) if padded else None
@@ -146,13 +144,18 @@ def test_equals_attention_written_out(backend, rule, kind, padded):
     compare(backend, rule, kind, padding=padding)
 
 
-@pytest.mark.parametrize("backend", FUNCTIONS)
-@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 23), (2, 23), (11, 23), (15, 15), (16, 16), (5, 40)])
 @pytest.mark.parametrize(
-    ("rule", "kind"), [("causal", "distance"), ("window", "plain"), ("window", "all"), ("random blocks", "plain")]
+    ("backend", "sizes", "case"),
+    pairwise(
+        dict(
+            backend=list(FUNCTIONS),
+            sizes=[(1, 1), (1, 23), (2, 23), (11, 23), (15, 15), (16, 16), (5, 40)],
+            case=[("causal", "distance"), ("window", "plain"), ("window", "all"), ("random blocks", "plain")],
+        )
+    ),
 )
-def test_any_length_and_a_past(backend, queries, keys, rule, kind):
-    compare(backend, rule, kind, queries, keys)
+def test_any_length_and_a_past(backend, sizes, case):
+    compare(backend, *case, *sizes)
 
 
 @pytest.mark.parametrize("backend", FUNCTIONS)

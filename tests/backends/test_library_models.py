@@ -97,8 +97,18 @@ def test_forward_and_gradient_with_padding(pair, side, checkpointing):
     assert_equal(result(model, batch, mask), expected)
 
 
-@pytest.mark.parametrize("pair", GENERATES)
-@pytest.mark.parametrize("how", ["greedy", "beams", "static", "chunked prefill", "static and chunked"])
+HOW = ["greedy", "beams", "static", "chunked prefill", "static and chunked"]
+
+
+def in_turns(pairs):
+    """Every pair in two of the ways, in turns; in the others as slow tests."""
+    for idx, pair in enumerate(pairs):
+        for place, how in enumerate(HOW):
+            marks = [] if (place - 2 * idx) % len(HOW) < 2 else [pytest.mark.slow]
+            yield pytest.param(pair, how, id=f"{how}-{'-'.join(pair)}", marks=marks)
+
+
+@pytest.mark.parametrize(("pair", "how"), list(in_turns(GENERATES)))
 def test_generation(pair, how):
     backend, name = pair
     model, eager = build(name, backend), build(name, "eager")

@@ -2,13 +2,11 @@
 """The command line: what it prints, and how it ends."""
 
 import json
-import subprocess
-import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
 import tiny_models
+from child_process import child
 
 import hf_tx
 from hf_tx import cli
@@ -92,16 +90,45 @@ def test_bad_input_is_one_message(content, options, message, tmp_path, capsys):
     assert message in printed.err
 
 
-def test_in_a_process_of_its_own(folder):
-    root = str(Path(hf_tx.__file__).parents[1])
-    command = f"import sys; sys.path.insert(0, {root!r}); from hf_tx.cli import main; sys.exit(main())"
+def test_messages_call_a_command_by_its_name(capsys, monkeypatch):
+    for name, shown in ((None, "hf-tx pretrain"), ("pretrain.py", "pretrain.py")):
+        assert cli.main(["pretrain", "--txt", "a"], name) == 2
+        assert capsys.readouterr().err == f"{shown}: error: unknown argument --txt: did you mean --text?\n"
+    monkeypatch.setattr("hf_tx.cli.pretrain.parse_options", interrupt)
+    assert cli.main(["pretrain"]) == 130
+    assert capsys.readouterr().err == "hf-tx pretrain: interrupted\n"
+    monkeypatch.setattr("hf_tx.cli.compare.parse_options", interrupt)
+    assert cli.main(["compare"]) == 130
+    assert capsys.readouterr().err == "hf-tx compare: interrupted; go on with --resume\n"
 
-    def run(*arguments):
-        return subprocess.run([sys.executable, "-c", command, *arguments], capture_output=True, text=True, timeout=120)
 
-    good = run("estimate", str(folder), "--context", "8")
-    assert (good.returncode, good.stderr) == (0, "")
-    assert good.stdout.startswith("TxDecoderForCausalLM: context 8, batch 1, float32")
-    bad = run("estimate", str(folder), "--context", "0")
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_every_command_is_listed_with_its_help(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, module in cli._COMMANDS.items():
+        assert f" {name} {module.HELP}" in shown
+
+
+PROCESS = """
+import sys
+import hf_tx
+before = set(sys.modules)
+from hf_tx.cli import main
+
+new = {name for name in sys.modules if name not in before}
+heavy = ("hf_tx.training", "hf_tx.hub", "transformers.trainer", "transformers.training_args", "datasets", "accelerate")
+assert not [name for name in new if name.startswith(heavy)], sorted(new)
+sys.exit(main())
+"""
+
+
+def test_in_a_process_of_its_own(folder, tmp_path):
+    """The command line loads little more than the package itself."""
+    bad = child(["-c", PROCESS, "estimate", str(folder), "--context", "0"], tmp_path)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "hf-tx estimate: error: context = 0 must be an integer above 0.\n"

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_tx.common import pieces
-from hf_tx.common.pieces import cut_text, plain_encoder
+from hf_tx.common.pieces import beginning, cut_text, plain_encoder
 from hf_tx.evaluation.texts import _encode
 from hf_tx.objectives import texts as objective_texts
-from hf_tx.objectives.texts import encode_texts, iter_encoded
+from hf_tx.objectives.texts import encode_texts, iter_encoded_words
 from hf_tx.tokenization import train_tokenizer
 
 WORDS = ["thrills", "of", "Oslo", "mill,", "d\u00fcrfen", "(x)", "don't", "\u2603", "1969", "end.\n", "\u5b57\u5b57"]
@@ -28,8 +28,8 @@ def text_of(size: int) -> str:
 
 def encode_words(tokenizer: Any, texts: list[str]) -> list[list[list[int]]]:
     """Return the tokens of each text, and their words."""
-    found = [(tokens.tolist(), words.tolist()) for tokens, words in iter_encoded(tokenizer, texts, with_words=True)]
-    return [list(values) for values in zip(*found, strict=True)]
+    found = [list(zip(*pairs, strict=True)) for pairs in iter_encoded_words(tokenizer, texts)]
+    return [[list(values) for values in column] for column in zip(*found, strict=True)]
 
 
 @pytest.fixture
@@ -97,3 +97,27 @@ def test_a_long_text_trains_the_tokenizer_of_its_words(short: None) -> None:
     options: Any = {"vocab_size": 330, "show_progress": False}
     one = train_tokenizer([text], **options)
     assert one.get_vocab() == train_tokenizer(list(cut_text(text)), **options).get_vocab()
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000, 5000])
+def test_the_pieces_do_not_depend_on_the_parts(size: int, short: None) -> None:
+    text = text_of(1000)
+    parts = (text[start : start + size] for start in range(0, len(text), size))
+    tokenizer = train_tokenizer([text], vocab_size=330, show_progress=False)
+    encode = plain_encoder(tokenizer)
+    assert list(cut_text(parts, encode)) == list(cut_text(text, encode))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_text_that_is_truncated_is_not_read_whole(side: str, short: None) -> None:
+    text = text_of(2000)
+    tokenizer = train_tokenizer([text], vocab_size=330, show_progress=False)
+    tokenizer.truncation_side = side
+    for most in (1, 100, 1000):
+        read = beginning(text, most + 1, tokenizer)
+        assert (len(read) < len(text) / 2) == (side == "right")
+        options: Any = {"truncation": True, "max_length": most}
+        found, expected = tokenizer(read, **options), tokenizer(text, **options)
+        assert found["input_ids"] == expected["input_ids"]
+        assert found.encodings[0].overflowing
+    assert beginning(text, 10**9, tokenizer) == text

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import initialization as init
 
 from hf_tx.conformance import Check, check_cross_mixer, check_mixer
 from hf_tx.conformance.references import CROSS_REFERENCES, MIXER_REFERENCES
@@ -19,7 +20,7 @@ from hf_tx.models.attention import Attention, CrossAttention, SlidingAttention
 from hf_tx.models.cross_attention import AdditiveCrossAttention
 from hf_tx.models.documents import Segments
 from hf_tx.models.linear_attention import LinearMixer
-from hf_tx.models.mixer import MIXERS, Mixer
+from hf_tx.models.mixers import CROSS_MIXERS, MIXERS, CrossMixer, Mixer
 
 
 def louder_gradient(states: torch.Tensor) -> torch.Tensor:
@@ -213,11 +214,14 @@ class _DynamicOnly(LinearMixer):
 
 
 class _Gain(LinearMixer):
-    """Has a parameter that nobody draws."""
+    """Has a parameter whose initialiser reads what it ought to set."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.gain = nn.Parameter(torch.ones(1))
+
+    def init_parameters(self) -> None:
+        self.gain.mul_(1.0)
 
     def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
         mixed, _ = super().forward(hidden_states, **inputs)
@@ -369,18 +373,21 @@ MIXER_MUTANTS: dict[str, Callable[[], Any]] = {
 
 
 def linear_with_buffer() -> list[Check]:
-    """Linear attention with a constant in a buffer that is neither saved nor computed again."""
+    """Linear attention with a number in a buffer that is not saved, and drawn by every model anew."""
 
     class Mutant(LinearMixer):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             self.register_buffer("factor", torch.ones(1), persistent=False)
 
+        def init_parameters(self) -> None:
+            init.uniform_(self.factor, 0.5, 1.5)
+
         def forward(self, hidden_states: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, None]:
             mixed, _ = super().forward(hidden_states, **inputs)
             return mixed * self.factor, None
 
-    return _with_reference(Mutant, _reference)
+    return _with_reference(Mutant, lambda module, x, is_causal: _reference(module, x, is_causal) * module.factor)
 
 
 # ------------------------------------------------------------------------------------------------------------- crossed
@@ -394,7 +401,12 @@ def crossed(alter: Callable[..., torch.Tensor], base: str = "additive") -> list[
             mixed, weights = super().forward(hidden_states, **inputs)
             return alter(mixed, {**inputs, "states": hidden_states, "filled": filled, "module": self}), weights
 
-    return check_cross_mixer(Mutant, reference=CROSS_REFERENCES[base])
+    return _cross_checks(Mutant, base)
+
+
+def _cross_checks(module: type, base: str) -> list[Check]:
+    spec = CrossMixer(module, uses_backend=CROSS_MIXERS.get(base).uses_backend)
+    return check_cross_mixer(spec, reference=CROSS_REFERENCES[base])
 
 
 class _NoMask(AdditiveCrossAttention):
@@ -419,9 +431,9 @@ CROSS_MUTANTS: dict[str, Callable[[], list[Check]]] = {
         lambda mixed, inputs: mixed * (1.01 if inputs["source_states"].shape[1] == 17 else 1.0)
     ),
     "cross_reference_gradient": lambda: crossed(lambda mixed, inputs: louder_gradient(mixed)),
-    "source_padding": lambda: check_cross_mixer(_NoMask, reference=CROSS_REFERENCES["additive"]),
+    "source_padding": lambda: _cross_checks(_NoMask, "additive"),
     "source_from_cache": lambda: crossed(lambda mixed, inputs: mixed * (1.01 if inputs["filled"] else 1.0)),
-    "cross_backends_agree": lambda: check_cross_mixer(_CrossByBackend, reference=CROSS_REFERENCES["full"]),
+    "cross_backends_agree": lambda: _cross_checks(_CrossByBackend, "full"),
     "fully_masked_source": lambda: crossed(lambda mixed, inputs: mixed * _cross_share(inputs)),
     "cross_reference_forward: a long source": lambda: crossed(
         lambda mixed, inputs: mixed * (1.01 if inputs["source_states"].shape[1] > 256 else 1.0)

@@ -17,6 +17,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
+    Mamba2ForCausalLM,
     MixtralForCausalLM,
 )
 from transformers.cache_utils import DynamicCache
@@ -235,6 +236,7 @@ MODEL_MUTANTS: dict[str, Callable[[], Any]] = {
     "embeddings_as_inputs": lambda: when(lambda mask, inputs: inputs.get("inputs_embeds") is not None),
     "split_with_cache": lambda: when(lambda mask, inputs: inputs["past"] and inputs["logits"].shape[1] > 1),
     "prefill_in_chunks": lambda: when(lambda mask, inputs: inputs["past"] and not mask.all() and len(mask) == 2),
+    "pads_in_single_steps": lambda: check_model(Mamba2ForCausalLM),
     "generates_as_forward": lambda: when(lambda mask, inputs: len(mask) > 4),
     "all_parameters_train": lambda: built(lambda model: setattr(model, "spare", nn.Linear(2, 2))),
     "language_loss": lambda: _outputs(_more_loss),

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import initialization as init
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from hf_tx.conformance import Check, check_position
@@ -51,8 +52,12 @@ class _Rounded(PositionScheme):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        size = config.head_dim
-        self.register_buffer("inv_freq", 100.0 ** -(torch.arange(0, size, 2).float() / size))
+        self.size = config.head_dim
+        self.register_buffer("inv_freq", torch.empty(self.size // 2))
+        self.init_parameters()
+
+    def init_parameters(self) -> None:
+        init.copy_(self.inv_freq, 100.0 ** -(torch.arange(0, self.size, 2).float() / self.size))
 
     def rotate(self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_type: str) -> Any:
         angles = position_ids[..., None].float() * self.inv_freq.float()
@@ -83,6 +88,9 @@ class _Buffer(SinusoidalPositions):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.register_buffer("factor", torch.ones(1), persistent=False)
+
+    def init_parameters(self) -> None:
+        init.copy_(self.factor, torch.randint(32, 256, (1,)) / 64)  # exact in bfloat16
 
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         return super().embed(inputs_embeds, position_ids) * self.factor.to(inputs_embeds.dtype)

@@ -11,14 +11,18 @@ from hf_tx.conformance import (
     Check,
     check_backend,
     check_cross_mixer,
+    check_feed_forward,
     check_mixer,
+    check_norm,
     check_position,
     parametrize_with_checks,
 )
 from hf_tx.conformance.cross_checks import CROSS_CHECKS
 from hf_tx.conformance.mixer_checks import MIXER_CHECKS
 from hf_tx.conformance.tools import backends
+from hf_tx.models.feed_forwards import FEED_FORWARDS
 from hf_tx.models.mixers import CROSS_MIXERS, MIXERS
+from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
 #: What runs always of flex_attention, which is slow on CPU, and of `eager`, with which all others are compared.
@@ -28,13 +32,26 @@ ALWAYS = {
 }
 
 
+#: Costly checks of what mixers of one kind share: they run always for one mixer of each kind.
+COSTLY = ("low_precision", "large_norms")
+ONE_OF_EACH_KIND = ("full", "gated_delta", "lstm")
+#: Two patterns of attention on all backends; tests/models compares the others between backends too.
+COMPARED = ("sliding", "global_local")
+
+
+def _of_mixer(name: str) -> list[Check]:
+    rare = set() if name in ONE_OF_EACH_KIND else {*COSTLY}
+    rare |= set() if name in COMPARED else {"backends_agree"}
+    return [dataclasses.replace(check, slow=check.slow or check.name in rare) for check in check_mixer(name)]
+
+
 def _of_backend(name: str) -> list[Check]:
     checks = check_backend(name)
     always: Collection[str] = ALWAYS.get(name, [check.name for check in checks])
     return [dataclasses.replace(check, slow=check.slow or check.name not in always) for check in checks]
 
 
-@parametrize_with_checks([check for name in list(MIXERS) if "/" not in name for check in check_mixer(name)])
+@parametrize_with_checks([check for name in list(MIXERS) if "/" not in name for check in _of_mixer(name)])
 def test_mixer(check: Callable[[], None]) -> None:
     check()
 
@@ -55,6 +72,16 @@ def test_cross_mixer(check: Callable[[], None]) -> None:
     check()
 
 
+@parametrize_with_checks([check for name in NORMS for check in check_norm(name)])
+def test_norm(check: Callable[[], None]) -> None:
+    check()
+
+
+@parametrize_with_checks([check for name in FEED_FORWARDS for check in check_feed_forward(name)])
+def test_feed_forward(check: Callable[[], None]) -> None:
+    check()
+
+
 @parametrize_with_checks([check for name in POSITIONS for check in check_position(name)])
 def test_position(check: Callable[[], None]) -> None:
     check()
@@ -71,6 +98,7 @@ def test_one_mixer_of_each_kind_compiles_or_says_that_it_cannot(name: str) -> No
 
 
 def test_the_checks_are_all_there() -> None:
+    assert {*COSTLY, "backends_agree"} <= set(MIXER_CHECKS)
     assert set(ALWAYS["eager"]) | set(ALWAYS["flex_attention"]) <= {check.name for check in check_backend("eager")}
     assert {check.name for check in check_mixer("full")} == set(MIXER_CHECKS)
     assert {check.name for check in check_cross_mixer("full")} == set(CROSS_CHECKS)

@@ -19,6 +19,14 @@ def test_a_mixer_that_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == f"mixer chunked: {len(table)} ok"
 
 
+def test_norms_and_feed_forward_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "norm", "dyt", "--fast", "--settings", '{"options": {"alpha": 2.0}}']) == 0
+    assert "equals_reference" in capsys.readouterr().out
+    assert main(["check", "feed-forward", "mlp", "--fast"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == f"feed-forward mlp: {len(out) - 2} ok"
+
+
 def test_an_expected_failure_that_passes_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "position", "none", "--expect", "order_matters=it has none"]) == 1
     out = capsys.readouterr().out
@@ -53,6 +61,10 @@ def test_what_a_model_claims_is_a_failure_where_it_does_not_hold(
     [
         (["mixer", "ful"], "unknown mixer 'ful'. Did you mean 'full'?"),
         (["cross_mixer", "ful"], "unknown cross_mixer 'ful'"),
+        (["cross-mixer", "ful"], "unknown cross_mixer 'ful'"),
+        (["norm", "rms"], "unknown norm_type 'rms'. Did you mean 'rmsnorm'?"),
+        (["feed-forward", "ml"], "unknown ffn_type 'ml'. Did you mean 'mlp'?"),
+        (["feed_forward", "mlp", "--settings", "3"], "must be an object"),
         (["backend", "eagr"], "unknown backend 'eagr'"),
         (["position", "rop"], "unknown position_type 'rop'"),
         (["model", "no/such/folder"], "is no folder"),

@@ -39,6 +39,12 @@ LIBRARY: dict[str, dict[str, str]] = {
     },
 }
 
+#: Those that run always, one of every kind of stack and head.
+ALWAYS = {
+    *("LlamaForCausalLM", "Gemma2ForCausalLM", "GPT2LMHeadModel", "T5ForConditionalGeneration"),
+    *("BertForMaskedLM", "LlamaForSequenceClassification"),
+}
+
 _HYBRID = "full,sliding,gated_delta,lstm"
 OURS: dict[str, Callable[[], list[Check]]] = {
     "decoder": lambda: _check(hf_tx.TxDecoderForCausalLM, _tiny(hf_tx.TxDecoderForCausalLM, mixers=_HYBRID)),
@@ -67,7 +73,8 @@ def _tiny(kind: Any, **fields: Any) -> Any:
 
 
 def _in(checks: list[Check], label: str) -> list[Check]:
-    return [dataclasses.replace(check, subject=label) for check in checks]
+    slow = label in LIBRARY and label not in ALWAYS
+    return [dataclasses.replace(check, subject=label, slow=check.slow or slow) for check in checks]
 
 
 @parametrize_with_checks(

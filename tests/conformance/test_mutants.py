@@ -9,14 +9,18 @@ import pytest
 from conformance.backend_mutants import BACKEND_MUTANTS
 from conformance.mixer_mutants import CROSS_MUTANTS, MIXER_MUTANTS
 from conformance.model_mutants import MODEL_MUTANTS
+from conformance.pointwise_mutants import FEED_FORWARD_MUTANTS, NORM_MUTANTS
 from conformance.position_mutants import POSITION_MUTANTS
 
 from hf_tx.conformance import Check
 from hf_tx.conformance.backend_checks import BACKEND_CHECKS
 from hf_tx.conformance.checks import CheckTable, run_checks
 from hf_tx.conformance.cross_checks import CROSS_CHECKS
+from hf_tx.conformance.feed_forward_checks import FEED_FORWARD_CHECKS
 from hf_tx.conformance.mixer_checks import MIXER_CHECKS
 from hf_tx.conformance.model_checks import MODEL_CHECKS
+from hf_tx.conformance.norm_checks import NORM_CHECKS
+from hf_tx.conformance.pointwise_checks import POINTWISE_CHECKS
 from hf_tx.conformance.position_checks import POSITION_CHECKS
 from hf_tx.conformance.saving_checks import SAVING_CHECKS
 from hf_tx.conformance.training_checks import TRAINING_CHECKS
@@ -24,6 +28,8 @@ from hf_tx.conformance.training_checks import TRAINING_CHECKS
 KINDS: dict[str, tuple[list[CheckTable], dict[str, Callable[[], Any]]]] = {
     "mixer": ([MIXER_CHECKS], MIXER_MUTANTS),
     "cross_mixer": ([CROSS_CHECKS], CROSS_MUTANTS),
+    "norm": ([POINTWISE_CHECKS, NORM_CHECKS], NORM_MUTANTS),
+    "feed_forward": ([POINTWISE_CHECKS, FEED_FORWARD_CHECKS], FEED_FORWARD_MUTANTS),
     "position": ([POSITION_CHECKS], POSITION_MUTANTS),
     "backend": ([BACKEND_CHECKS], BACKEND_MUTANTS),
     "model": ([MODEL_CHECKS, TRAINING_CHECKS, SAVING_CHECKS], MODEL_MUTANTS),
@@ -70,6 +76,7 @@ ALSO: dict[str, set[str]] = {
     "split_with_cache": {"prefill_in_chunks"},
     "prefill_in_chunks": {"generates_as_forward"},
     "save_and_load": {"resized_vocabulary"},
+    "initial_values": {"partial_checkpoint"},
     "draws_what_is_missing": {"language_loss"},
 }
 EACH = [(kind, name) for kind, (_, mutants) in KINDS.items() for name in mutants]

@@ -15,7 +15,7 @@ from peers.encoders import ENCODERS
 from peers.parity import build as build_theirs
 from peers.parity import randomise
 from peers.tables import LENGTH, STANDARD
-from tiny_models import assert_close, build, tokens
+from tiny_models import BIASES, assert_close, build, tokens
 from torch import nn
 
 import hf_tx
@@ -262,7 +262,7 @@ def test_learned_positions_of_which_some_were_never_trained() -> None:
         hf_tx.extend_context(model, 40, original_max_position_embeddings=20)
 
 
-@pytest.mark.parametrize("position_type", ["none", "relative", "alibi"])
+@pytest.mark.parametrize("position_type", ["none", *BIASES])
 def test_what_has_no_length_keeps_its_function(position_type: str, tmp_path: Path) -> None:
     model = build("decoder", head="lm", position_type=position_type, max_position_embeddings=LENGTH)
     before = logits(model)
@@ -402,6 +402,7 @@ def test_dividing_all_positions_wants_training(
     assert perplexity(hf_tx.extend_context(copy.deepcopy(model), EVALUATED, "linear"), characters) > unscaled
 
 
+@pytest.mark.slow
 def test_beyond_the_trained_length_interpolated_positions_are_better_than_new_ones(
     characters: tuple[torch.Tensor, int],
 ) -> None:

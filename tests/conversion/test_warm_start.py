@@ -11,14 +11,13 @@ from peers.encoders import ENCODERS
 from peers.parity import build as build_theirs
 from peers.parity import randomise
 from peers.tables import STANDARD, VOCABULARY
-from tiny_models import assert_close, build, tokens
+from tiny_models import ATTENTION, LINEAR, POSITION_TYPES, RECURRENT, assert_close, build, tokens
 
 import hf_tx
-from hf_tx.models.mixers import MIXERS
 
 START = dict(decoder_start_token_id=1, eos_token_id=2, pad_token_id=0)
 # Recurrent networks have other weights in one direction.
-DIRECTED = [name for name in MIXERS if name not in ("rnn", "lstm", "gru")]
+DIRECTED = [*ATTENTION, *LINEAR]
 
 
 def bert(cls: Any = hf.BertForMaskedLM, **changes: Any) -> Any:
@@ -33,14 +32,23 @@ def parts(names: Any) -> set[str]:
 
 
 # ------------------------------------------------------------------------------------------------------------ decoder
-@pytest.mark.parametrize("position_type", ["learned", "relative", "alibi", "rope"])
-@pytest.mark.parametrize("mixer", [name for name in DIRECTED if MIXERS.get(name).is_attention])
+@pytest.mark.parametrize("position_type", POSITION_TYPES)
+@pytest.mark.parametrize("mixer", ATTENTION)
 def test_a_decoder_computes_what_its_encoder_does_without_what_comes(mixer: str, position_type: str) -> None:
     """One token at a time: the last state of an encoder that is given the text up to there."""
     settings = dict(mixers=mixer, position_type=position_type, num_hidden_layers=1)
     encoder = build("encoder", head="lm", mlm_head_transform=False, **settings)
     decoder = hf_tx.warm_start_decoder(encoder)
     text = tokens(2, 14)
+    with torch.no_grad():
+        expected = [encoder(text[:, : end + 1]).logits[:, -1] for end in range(text.shape[1])]
+        assert_close(decoder(text).logits, torch.stack(expected, dim=1))
+
+
+def test_biases_of_every_layer_keep_the_buckets_before_a_position() -> None:
+    settings: dict[str, Any] = dict(position_type="relative", relative_attention_per_layer=True, num_hidden_layers=1)
+    encoder = build("encoder", head="lm", mlm_head_transform=False, **settings)
+    decoder, text = hf_tx.warm_start_decoder(encoder), tokens(2, 14)
     with torch.no_grad():
         expected = [encoder(text[:, : end + 1]).logits[:, -1] for end in range(text.shape[1])]
         assert_close(decoder(text).logits, torch.stack(expected, dim=1))
@@ -66,7 +74,7 @@ def test_every_tensor_of_the_stack_is_taken_over(mixer: str) -> None:
     }
 
 
-@pytest.mark.parametrize("mixer", sorted(set(MIXERS) - set(DIRECTED)))
+@pytest.mark.parametrize("mixer", RECURRENT)
 def test_recurrent_encoders_are_refused(mixer: str) -> None:
     encoder = build("encoder", mixers=f"full,{mixer}")
     with pytest.raises(ValueError, match=r"layers\.1\.mixer\..* must have .* recurrent networks"):

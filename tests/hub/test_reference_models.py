@@ -20,8 +20,8 @@ from hf_tx.training.pretraining import PretrainingArguments, PretrainingOptions
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: dict[str, Any] = {
-    "scripts/pretrain.py": (PretrainingArguments, PretrainingOptions),
-    "scripts/finetune.py": (FinetuningArguments, FinetuningOptions),
+    "pretrain": (PretrainingArguments, PretrainingOptions),
+    "finetune": (FinetuningArguments, FinetuningOptions),
 }
 
 
@@ -45,8 +45,8 @@ def check(folder: Path, scratch: Path, parent: Path = ROOT) -> None:
     card = ModelCard.load(folder / "README.md").data
     assert (card.library_name, card.pipeline_tag, card.model_name) == ("transformers", record.task, record.title)
     assert [found.metric_value for found in card.eval_results] == [result.value for result in record.results]
-    python, command, settings = shlex.split(record.command)
-    assert python == "python"
+    program, command, settings = shlex.split(record.command)
+    assert program == "hf-tx"
     arguments, _ = parse_options(OPTIONS[command], [str(parent / settings)])
     assert arguments.output == f"runs/{folder.name}"
     assert settings == f"scripts/reference/{folder.name}.yaml"
@@ -62,7 +62,7 @@ def card(tmp_path: Path) -> Path:
         title="A decoder",
         summary="It goes on.",
         task="text-generation",
-        command="python scripts/pretrain.py scripts/reference/decoder.yaml",
+        command="hf-tx pretrain scripts/reference/decoder.yaml",
         model={"parameters": 1234567},
         data=[DataRecord("Addresses", "public domain")],
         training={"steps": 600},
@@ -92,7 +92,7 @@ def test_the_comparison_is_what_its_record_says(script: ModuleType, tmp_path: Pa
     folder = ROOT / "model_cards" / "mixers"
     settings = ROOT / "scripts" / "reference" / "mixers.yaml"
     record, arguments = ComparisonRecord.load(folder), parse_options(ComparisonArguments, [str(settings)])
-    assert record.command == f"python scripts/compare_mixers.py {settings.relative_to(ROOT)}"
+    assert record.command == f"hf-tx compare {settings.relative_to(ROOT)}"
     assert (record.mixers, arguments.output) == (arguments.mixers, "runs/mixers")
     run = tmp_path / "runs" / "mixers"
     run.mkdir(parents=True)
@@ -111,12 +111,12 @@ def test_the_settings_are_those_of_the_models(script: ModuleType) -> None:
     folder = ROOT / "scripts" / "reference"
     assert {path.stem for path in folder.iterdir()} == {*script.MODELS, script.COMPARISON}
     for path in (folder / f"{name}.yaml" for name in script.MODELS):
-        (command,) = {line for line in path.read_text("utf-8").splitlines() if "python scripts/" in line}
+        (command,) = {line for line in path.read_text("utf-8").splitlines() if "hf-tx " in line}
         name = command.split()[-2]
         assert command.split()[-1] == f"scripts/reference/{path.name}"
         arguments, _ = parse_options(OPTIONS[name], [str(path)])
         assert arguments.output == f"runs/{path.stem}"
-        if name == "scripts/finetune.py":
+        if name == "finetune":
             assert Path(arguments.model).name in script.MODELS[: script.MODELS.index(path.stem)]
 
 

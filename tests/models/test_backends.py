@@ -2,6 +2,7 @@
 """A backend computes what the config asks for, equal to `eager`, or it is refused with a reason: when a model is
 built, when its backend is switched, and at the latest before the first layer of a call."""
 
+import concurrent.futures
 import contextlib
 import logging
 
@@ -23,9 +24,10 @@ from tiny_models import (
     uncompiled,
 )
 from transformers import AttentionInterface, AttentionMaskInterface, StaticCache
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, flash_attention_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, flash_attention_mask, sdpa_mask
 
 import hf_tx
+from hf_tx.models import backend_rules
 from hf_tx.models.attention import Attention, CrossAttention, eager_attention_forward
 from hf_tx.models.backend_rules import refusal
 from hf_tx.models.positions import POSITIONS
@@ -773,11 +775,20 @@ def test_weights_of_generated_tokens(backend):
     assert [step[0].shape for step in output.attentions] == [(1, 6, 5, 5), *((1, 6, 1, 5 + i) for i in (1, 2, 3))]
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_weights_of_layers_that_are_computed_again(reentrant):
+    """The backward pass computes a layer by the backend of its call, although the model has another."""
+    model, eager = build("decoder", "sdpa").train(), build("decoder", "eager").train()
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    for each in (model, eager):
+        output = each(tokens(1, 5), output_attentions=True, use_cache=False)
+        assert len(output.attentions) == 2
+        output.last_hidden_state.square().sum().backward()
+    for ours, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
 def test_weights_are_refused_where_the_backend_cannot_change():
-    model = build("decoder", "sdpa").train()
-    model.gradient_checkpointing_enable()
-    with pytest.raises(ValueError, match=r"gives no attention weights \(output_attentions=True\); call"):
-        model(tokens(1, 5), output_attentions=True, use_cache=False)
     model = build("decoder", "sdpa")
     masks = model.create_masks_for_generate(model.config, torch.zeros(1, 5, 24), None, None)
     with pytest.raises(ValueError, match="gives no attention weights"):
@@ -789,6 +800,55 @@ def test_a_failing_call_leaves_the_backend_as_it_was():
     with pytest.raises(ValueError, match="attention_mask has shape"):
         model(tokens(1, 5), attention_mask=torch.ones(1, 1, 3, 3).bool(), output_attentions=True)
     assert in_use(model) == ["sdpa"]
+
+
+@pytest.fixture
+def recorded():
+    """A backend without weights, and the layers that it has computed."""
+    layers: list[int] = []
+
+    def recording(module, *inputs, **keywords):
+        layers.append(module.layer_idx)
+        return AttentionInterface()["sdpa"](module, *inputs, **keywords)
+
+    backend_rules.register_backend("recording", recording, sdpa_mask)
+    yield layers
+    for table in (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping, backend_rules.BACKENDS):
+        table.pop("recording")
+
+
+def in_a_thread(call):
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result()
+
+
+def test_a_call_that_gives_weights_leaves_other_calls_their_backend(recorded):
+    """Two models share a config, and one is called by another thread while the other computes by `eager`."""
+    config = config_of("decoder", attn_implementation="recording")
+    first, second = hf_tx.TxDecoderModel(config).eval(), hf_tx.TxDecoderModel(config).eval()
+    first.layers[0].register_forward_hook(lambda *_: in_a_thread(lambda: second(tokens(1, 5))) and None)
+    assert len(first(tokens(1, 5), output_attentions=True).attentions) == 2
+    assert recorded == [0, 1]
+
+
+def test_a_backend_is_read_once_a_call(recorded):
+    """Masks and layers of a call are of one backend, although another thread switches it meanwhile."""
+    model = build("decoder", "recording")
+    expected = states(model, tokens(1, 5))
+    recorded.clear()
+    model.layers[0].register_forward_hook(lambda *_: in_a_thread(lambda: model.set_attn_implementation("eager")))
+    assert torch.equal(states(model, tokens(1, 5)), expected)
+    assert recorded == [0, 1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_that_are_built_from_one_config_have_their_own_backends(family):
+    config = config_of(family)
+    kind = type(shared(family))
+    models = {backend: kind._from_config(config, attn_implementation=backend) for backend in ("eager", "sdpa")}
+    for backend, model in models.items():
+        assert set(in_use(model)) == {backend}
+    assert config._attn_implementation is None
 
 
 # ----------------------------------------------------------------------------------------------------- flex (C59)

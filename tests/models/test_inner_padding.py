@@ -5,8 +5,12 @@ import flash_emulation
 import pytest
 import torch
 from tiny_models import (
+    ATTENTION,
     BACKENDS,
+    BIASES,
     FAMILIES,
+    OF_SCORES,
+    POSITION_TYPES,
     assert_close,
     build,
     pairwise,
@@ -59,11 +63,10 @@ def assert_equals_rows(model, output, mask=MASK, **inputs):
     pairwise(
         dict(
             family=FAMILIES,
-            mixers=["full", "sliding", "chunked", "dilated", "global_local", "sliding,full"],
-            position_type=["rope", "learned", "relative", "alibi"],
+            mixers=[*ATTENTION, "sliding,full"],
+            position_type=POSITION_TYPES,
             backend=(*BACKENDS, "tiled", "banded"),
         ),
-        together=["mixers", "position_type"],
         valid=lambda case: case["backend"] != "banded" or case["mixers"] != "full",
     ),
 )
@@ -105,13 +108,12 @@ def in_parts(model, sizes, cache, mask=MASK):
     pairwise(
         dict(
             family=["decoder", "encoder_decoder"],
-            mixers=["full", "sliding", "chunked", "dilated", "global_local"],
-            position_type=["rope", "relative", "alibi"],
+            mixers=ATTENTION,
+            position_type=OF_SCORES,
             backend=(*BACKENDS, "tiled", "banded"),
             cache=["dynamic", "static"],
             sizes=[(7, 8), (3, 1, 5, 1, 1, 4), (1,) * 15],
         ),
-        together=["mixers", "cache", "backend"],
         valid=lambda case: (
             (case["backend"] != "banded" or case["mixers"] != "full")
             and (case["cache"] != "static" or case["mixers"] != "sliding")
@@ -150,8 +152,8 @@ def test_a_cache_that_has_lost_what_a_window_reaches_is_refused(family, cache, b
     ("position_type", "mixers", "backend"),
     pairwise(
         dict(
-            position_type=["relative", "alibi"],
-            mixers=["full", "sliding", "chunked", "global_local"],
+            position_type=BIASES,
+            mixers=ATTENTION,
             backend=["eager", "sdpa", "tiled", "banded"],
         ),
         valid=lambda case: case["backend"] != "banded" or case["mixers"] != "full",
@@ -183,7 +185,7 @@ def test_packed_documents_with_padding_between_tokens(position_type, mixers, bac
     pairwise(
         dict(
             mixers=["full", "chunked"],
-            position_type=["relative", "alibi", "rope"],
+            position_type=OF_SCORES,
             backend=["eager", "sdpa", "tiled"],
             cache=["dynamic", "static"],
         ),

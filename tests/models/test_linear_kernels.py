@@ -3,12 +3,11 @@
 
 import pytest
 import torch
-from tiny_models import assert_close, build, tokens
+from tiny_models import LINEAR, assert_close, build, tokens
 
 from hf_tx.conformance.references import naive_recurrence
 from hf_tx.models import linear_kernels
 
-LINEAR = ["linear", "retention", "gated_linear", "delta", "gated_delta"]
 EXPECTED = {
     "linear": ("none", False),
     "retention": ("head", False),

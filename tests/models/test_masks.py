@@ -10,6 +10,7 @@ import torch
 from tiny_models import (
     BACKENDS,
     FAMILIES,
+    OF_SCORES,
     VOCABULARY,
     assert_close,
     assert_differ,
@@ -24,6 +25,7 @@ from tiny_models import (
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
 from hf_tx.models.attention import Attention
+from hf_tx.models.documents import find_documents
 from hf_tx.models.masks import check_packing
 from hf_tx.models.mixer import MIXERS, Mixer, Pattern
 from hf_tx.models.positions import POSITIONS
@@ -163,7 +165,6 @@ def static(model, length=LENGTH):
             cache=["dynamic", "static"],
             parts=[(5, 7), (3, 1, 1, 4, 3), (1,) * LENGTH, (10, 1, 1)],
         ),
-        together=["window", "cache", "backend"],
     ),
 )
 def test_a_window_holds_exactly_its_keys_beyond_the_cache(family, window, backend, cache, parts):
@@ -237,9 +238,10 @@ def test_a_static_cache_generates_what_no_cache_does(kind, backend, even_mixer):
         assert torch.equal(model.generate(batch, cache_implementation=implementation, **arguments), plain)
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("position_type", list(POSITIONS))
+@pytest.mark.parametrize(
+    ("position_type", "backend", "cache"),
+    pairwise(dict(position_type=list(POSITIONS), backend=BACKENDS, cache=["dynamic", "static"])),
+)
 def test_a_static_cache_by_hand(position_type, backend, cache):
     """Prefill, chunk and steps beyond the window, with padding, and room left in the cache."""
     model = shared("decoder", backend, position_type=position_type, mixers="sliding,full")
@@ -289,7 +291,7 @@ def alone(model, documents):
             given=["positions", "numbers", "both"],
             position_type=list(POSITIONS),
         ),
-        together=["family", "backend", "use_cache", "mask", "mixers"],
+        together=["family", "backend", "use_cache"],
         valid=lambda case: not (case["family"] == "encoder" and case["use_cache"]),
     ),
 )
@@ -323,7 +325,6 @@ def test_packed_documents_do_not_see_each_other(family, backend, use_cache, mask
             mask=["none", "ones", "left"],
             cache=["dynamic", "static"],
         ),
-        together=["backend", "mask", "cache"],
     ),
 )
 def test_a_packed_row_goes_on_with_its_cache(mixers, backend, mask, cache):
@@ -415,14 +416,15 @@ def test_numbers_with_a_filled_cache_need_positions():
 def test_flash_isolates_documents_of_one_plain_row_only(rows, mask, cached, refused):
     inputs = torch.zeros(rows, 5, 2)
     given = torch.ones(rows, 5, dtype=torch.long) if mask else None
+    documents = find_documents(torch.tensor([[0, 1, 2, 0, 1]]), given, inputs, past=0, looks=True)
     for backend in ("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2"):
         if refused:
             with pytest.raises(ValueError, match="isolates packed documents only in a batch of one row"):
-                check_packing(backend, inputs, given, cached)
+                check_packing(backend, inputs, given, cached, documents)
         else:
-            check_packing(backend, inputs, given, cached)
+            check_packing(backend, inputs, given, cached, documents)
     for backend in BACKENDS:
-        check_packing(backend, inputs, given, cached)
+        check_packing(backend, inputs, given, cached, documents)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +489,6 @@ KINDS = ["bool", "lowest", "infinite", "large"]
             position_type=list(POSITIONS),
             mixers=["full", "sliding"],
         ),
-        together=["family", "backend", "kind"],
     ),
 )
 def test_a_mask_of_the_caller_replaces_all_others(family, backend, kind, shape, position_type, mixers):
@@ -645,7 +646,6 @@ TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.bfloat16: 0.06, tor
             position_type=list(POSITIONS),
             mixers=["full", "sliding"],
         ),
-        together=["family", "backend", "dtype"],
     ),
 )
 def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type, mixers):
@@ -688,7 +688,7 @@ def test_rows_that_see_nothing_give_no_nan(family, backend, dtype, position_type
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("position_type", ["relative", "alibi", "rope"])
+@pytest.mark.parametrize("position_type", OF_SCORES)
 def test_large_scores_and_biases_give_no_nan_where_a_row_sees_nothing(backend, dtype, position_type):
     """In half precision the lowest number and a negative bias add up to minus infinity, and a row of nothing else
     has no softmax."""

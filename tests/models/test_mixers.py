@@ -6,7 +6,20 @@ import copy
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from tiny_models import MIXER_OPTIONS, WINDOW, assert_close, assert_differ, build, config_of, enlarge, padded, tokens
+from tiny_models import (
+    ATTENTION,
+    LINEAR,
+    MIXER_OPTIONS,
+    RECURRENT,
+    WINDOW,
+    assert_close,
+    assert_differ,
+    build,
+    config_of,
+    enlarge,
+    padded,
+    tokens,
+)
 from torch import nn
 from transformers import DynamicCache, StaticCache
 
@@ -15,15 +28,8 @@ from hf_tx.conformance.references import naive_recurrence
 from hf_tx.models.linear_forms import recurrence
 from hf_tx.models.mixers import MIXERS
 
-ATTENTION = [name for name in MIXERS if MIXERS.get(name).is_attention]
-LINEAR = ["linear", "retention", "gated_linear", "delta", "gated_delta"]
-RECURRENT = ["rnn", "lstm", "gru"]
 STATEFUL = LINEAR + RECURRENT
 LENGTH = 13
-
-
-def test_every_mixer_is_in_a_list_of_these_tests():
-    assert sorted(MIXERS) == sorted(ATTENTION + STATEFUL)
 
 
 # -------------------------------------------------------------------------------------------- sparse attention
@@ -584,7 +590,7 @@ def test_classic_seq2seq_generates_with_every_cache(mixers, kind):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("mixer", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("mixer", RECURRENT)
 def test_the_first_state_is_a_map_of_the_encoders(mixer, side):
     """In a model whose decoder reads one token, against torch's own module, with each source on its own."""
     config = config_of("encoder_decoder", mixers=mixer, num_hidden_layers=1, ffn_type="none", norm_type="none")

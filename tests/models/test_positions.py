@@ -10,6 +10,7 @@ import reference_model as reference
 import torch
 from tiny_models import (
     BACKENDS,
+    BIASES,
     FAMILIES,
     assert_close,
     assert_differ,
@@ -50,7 +51,7 @@ def _uncompiled():
 @pytest.mark.parametrize("kind", SINUSOIDS)
 @pytest.mark.parametrize("size", [8, 24, 15])
 def test_sinusoids_equal_the_formula(size, kind, offset):
-    scheme = POSITIONS.get("sinusoidal")(SimpleNamespace(sinusoidal_type=kind, position_offset=offset))
+    scheme = POSITIONS.get("sinusoidal").module(SimpleNamespace(sinusoidal_type=kind, position_offset=offset))
     positions = torch.tensor([[0, 1, 2, 17, 500, 5000]])
     table = scheme.embed(torch.zeros(1, 6, size), positions)[0]
     expected = torch.stack([reference.sinusoid(int(position) + offset, size, kind) for position in positions[0]])
@@ -192,7 +193,7 @@ def test_sinusoids_equal_those_of_marian_and_m2m(size):
         "tensor2tensor": M2M100SinusoidalPositionalEmbedding.get_embedding(1000, size),
     }
     for kind, table in expected.items():
-        scheme = POSITIONS.get("sinusoidal")(SimpleNamespace(sinusoidal_type=kind, position_offset=0))
+        scheme = POSITIONS.get("sinusoidal").module(SimpleNamespace(sinusoidal_type=kind, position_offset=0))
         assert_close(scheme.embed(torch.zeros(1, 1000, size), positions[None])[0], table, 1e-6)
 
 
@@ -207,7 +208,7 @@ def test_relative_biases_are_shared_by_all_layers_or_each_has_its_own():
     ]
 
 
-@pytest.mark.parametrize("position_type", ["relative", "alibi"])
+@pytest.mark.parametrize("position_type", BIASES)
 def test_biases_stay_right_far_beyond_the_trained_length(position_type):
     """Cached steps ask for one query at a time, at a distance that no table ends before."""
     model = shared("decoder", position_type=position_type, max_position_embeddings=8)

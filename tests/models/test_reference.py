@@ -6,9 +6,10 @@ import itertools
 import pytest
 import reference_model as reference
 import torch
-from tiny_models import FAMILIES, PLACES, VOCABULARY, assert_close, build, pairwise, tokens
+from tiny_models import FAMILIES, NORM_TYPES, PLACES, VOCABULARY, assert_close, build, pairwise, tokens
 
 from hf_tx.models.feed_forward import FEED_FORWARDS
+from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
 LENGTH, SOURCE_LENGTH = 9, 7
@@ -56,7 +57,7 @@ def _with_shared(model, weights):
             family=FAMILIES,
             position_type=list(POSITIONS),
             norm_position=PLACES,
-            norm_type=["layernorm", "rmsnorm"],
+            norm_type=NORM_TYPES,
             ffn_type=list(FEED_FORWARDS),
             mixers=["full", "sliding", "sliding,full"],  # the others have references of their own
         )
@@ -81,7 +82,8 @@ FEATURES = {
     **{
         f"qk_norm_{scope}_{kind}": dict(qk_norm=True, qk_norm_scope=scope, norm_type=kind)
         for scope in ("heads", "all")
-        for kind in ("layernorm", "rmsnorm")
+        for kind in NORM_TYPES
+        if scope != "heads" or NORMS.get(kind).of_heads is not None
     },
     "qk_norm_heads_unit_offset": dict(qk_norm=True, qk_norm_scope="heads", norm_unit_offset=True, norm_type="rmsnorm"),
     "attention_scale": dict(attention_scale=0.9),

@@ -21,6 +21,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, 
 
 import hf_tx
 from hf_tx.models.modeling_stack import TxStack
+from hf_tx.models.positions import POSITIONS
 from hf_tx.registration import CONFIGS, classes_of
 
 HEADS: dict[str, dict[str, Any]] = {
@@ -57,7 +58,7 @@ ROPES: dict[str, dict[str, Any]] = {
 }
 #: Settings by what the model knows of positions.
 POSITIONED: dict[str, dict[str, Any]] = {
-    **{name: dict(position_type=name) for name in ("none", "sinusoidal", "learned", "relative", "alibi")},
+    **{name: dict(position_type=name) for name in POSITIONS if name != "rope"},
     **{
         f"rope-{name}": dict(rope_parameters=dict(rope_type="default", rope_theta=1000.0) | parameters)
         for name, parameters in ROPES.items()

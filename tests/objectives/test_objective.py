@@ -45,7 +45,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 def test_a_stream_gives_the_rows_of_a_table(name):
     objective = make(name)
     table = objective.prepare(dataset())
-    stream = objective.prepare(dataset().to_iterable_dataset(num_shards=2), batch_size=1000)
+    stream = objective.prepare(dataset().to_iterable_dataset(num_shards=2))
     assert table.column_names == list(objective.features())
     assert list(stream.take(3)) == list(table.take(3))
     texts = dataset().remove_columns("id")

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The library's own models and ours, with the same weights, compute the same."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -16,10 +17,13 @@ ROWS = [13, 9, 4]  # longer than all windows, tables of short texts and exact bu
 
 
 def comparisons() -> list[Any]:
+    """Every peer with each of its backends and sides: always each once, the other combinations as slow tests."""
     found = []
     for name, peer in PEERS.items():
-        for backend in peer.backends:
-            found += [pytest.param(peer, backend, side, id=f"{name}-{backend}-{side}") for side in peer.sides]
+        always = {(peer.backends[0], peer.sides[0]), (peer.backends[-1], peer.sides[-1])}
+        for backend, side in itertools.product(peer.backends, peer.sides):
+            marks = [] if (backend, side) in always else [pytest.mark.slow]
+            found.append(pytest.param(peer, backend, side, id=f"{name}-{backend}-{side}", marks=marks))
     return found
 
 
@@ -112,9 +116,22 @@ def test_states_logits_loss_and_gradients_equal_the_peers(peer: Peer, backend: s
         assert_close(mine, value, name, scale=max(scales[name], scales.get(of_values, 0.0), 1e-2 * largest))
 
 
-@pytest.mark.parametrize("beams", [1, 3], ids=["greedy", "beam"])
-@pytest.mark.parametrize("name", CAUSAL | SEQ2SEQ)
-def test_generated_tokens_equal_the_peers(name: str, beams: int) -> None:
+def generations() -> list[Any]:
+    """Every peer generates greedily, the first of every class in all the ways that differ; the product is slow."""
+    found, classes = [], set()
+    for name, peer in (CAUSAL | SEQ2SEQ).items():
+        always: set[Any] = {("greedy", "dynamic")}
+        if peer.theirs not in classes:
+            classes.add(peer.theirs)
+            always |= {("greedy", "static"), ("greedy", None), ("beam", "dynamic")}
+        for (way, beams), cache in itertools.product({"greedy": 1, "beam": 3}.items(), ("dynamic", "static", None)):
+            marks = [] if (way, cache) in always else [pytest.mark.slow]
+            found.append(pytest.param(name, beams, cache, id=f"{name}-{way}-{cache}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("name", "beams", "cache"), generations())
+def test_generated_tokens_equal_the_peers(name: str, beams: int, cache: str | None) -> None:
     peer = PEERS[name]
     side = "right" if name in SEQ2SEQ else "left"
     prompt = batch([9, 5], side, TOKENS["pad_token_id"], VOCABULARY, seed=3)
@@ -126,11 +143,9 @@ def test_generated_tokens_equal_the_peers(name: str, beams: int) -> None:
         do_sample=False,
         no_repeat_ngram_size=2,  # random models are fond of one token
     )
-    for cache in ("dynamic", "static", None):
-        # Frequencies that grow with the text stay grown, and they make kept keys differ from keys computed anew: every
-        # call has models of its own, and theirs keeps keys if ours does.
-        theirs, ours = pair(peer, peer.backends[-1])
-        expected = theirs.generate(**common, use_cache=cache is not None)
-        actual = ours.generate(**common, **(dict(cache_implementation=cache) if cache else dict(use_cache=False)))
-        assert actual.tolist() == expected.tolist(), cache
-        assert expected[0, -8:].tolist() != expected[1, -8:].tolist(), "both rows go on alike: this shows little"
+    # Frequencies that grow with the text make kept keys differ from keys computed anew: both keep keys, or neither.
+    theirs, ours = pair(peer, peer.backends[-1])
+    expected = theirs.generate(**common, use_cache=cache is not None)
+    actual = ours.generate(**common, **(dict(cache_implementation=cache) if cache else dict(use_cache=False)))
+    assert actual.tolist() == expected.tolist()
+    assert expected[0, -8:].tolist() != expected[1, -8:].tolist(), "both rows go on alike: this shows little"

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,19 +18,24 @@ from transformers.modeling_utils import AttentionInterface
 
 from hf_tx.models import plugin_loading
 from hf_tx.models.backend_rules import BACKENDS
-from hf_tx.models.mixer import mixer_options
+from hf_tx.models.mixers import MIXERS
 from hf_tx.models.plugin_api import REGISTRIES
 from hf_tx.plugins import load_plugin
+from hf_tx.registration import fill_peft_tables
 
 SHIFT = 'api.mixer("acme/shift", Shift, state="recurrent", reference=plain)'
 FAST = 'api.backend("acme_fast", attention=fast, mask=fast_mask)'
 ORIGIN = re.escape("acme-tx 1.2 (plugin_acme_tx:register)")
 SMALL = dict(vocab_size=61, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
 EVERYTHING = """
+from transformers import initialization as init
+
 class Scale(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.norm = nn.Parameter(torch.full((size,), 1.5))
+    def init_parameters(self):
+        init.constant_(self.norm, 1.5)
     def forward(self, hidden_states):
         return hidden_states * self.norm
 
@@ -48,9 +54,9 @@ class Doubled(api.Attention):
 
 api.mixer("acme/doubled", Doubled, state="kv", reference=lambda mixer, hidden_states, **kwargs: None)
 api.mixer("acme/near", Doubled, state="window kv", reference=lambda mixer, hidden_states, **kwargs: None)
-api.position("acme/spiral", Spiral)
-api.norm("acme/scale", lambda config, size: Scale(size))
-api.feed_forward("acme/narrow", lambda config: nn.Linear(config.hidden_size, config.hidden_size))
+api.position("acme/spiral", Spiral, reference={"bias": lambda config, scheme, head, distance, is_causal: 0.0})
+api.norm("acme/scale", lambda config, size: Scale(size), reference=plain)
+api.feed_forward("acme/narrow", lambda config: nn.Linear(config.hidden_size, config.hidden_size), reference=plain)
 """
 
 
@@ -101,7 +107,7 @@ def test_everything_that_can_be_registered(install: Any, family: str) -> None:
     model = build(family, "sdpa", head="lm", **settings)
     stack = getattr(model.model, "decoder", model.model)
     assert type(stack.layers[0].mixer).__name__ == "Doubled"
-    assert stack.layers[1].mixer_norm.norm.mean() == 1.5
+    assert abs(stack.layers[1].mixer_norm.norm.mean() - 1.5) < 0.3
     assert isinstance(stack.layers[0].mlp, torch.nn.Linear)
     assert "acme/spiral" in stack.positions
     assert stack.config.layer_types == ["full_attention", "sliding_attention"]
@@ -166,8 +172,12 @@ BROKEN = {
     "api of later": (SHIFT, dict(after="register.api_version = 2"), "for version 2 of the plug-in api, .* has 1"),
     "registration": (SHIFT + "\nraise RuntimeError('half way')", {}, "its registration raises RuntimeError: half way"),
     "no prefix": ('api.mixer("shift", Shift, state="recurrent", reference=plain)', {}, "must begin with 'acme/'"),
-    "other prefix": ('api.norm("emca/norm", Shift)', {}, "norm_type 'emca/norm': .* must begin with 'acme/'"),
-    "only a prefix": ('api.norm("acme/", Shift)', {}, "must begin with 'acme/'"),
+    "other prefix": (
+        'api.norm("emca/norm", Shift, reference=plain)',
+        {},
+        "norm_type 'emca/norm': .* must begin with 'acme/'",
+    ),
+    "only a prefix": ('api.norm("acme/", Shift, reference=plain)', {}, "must begin with 'acme/'"),
     "backend without prefix": (FAST.replace("acme_fast", "fast"), {}, "must begin with 'acme_'"),
     "backend with a slash": (FAST.replace("acme_fast", "acme/fast"), {}, "must begin with 'acme_'"),
     "twice": (
@@ -189,7 +199,13 @@ BROKEN = {
     "pattern": (SHIFT.replace("state", "pattern=plain, state"), {}, "a pattern says which keys"),
     "options": (SHIFT.replace("state", "options=dict, state"), {}, "options = <class 'dict'>: must be a dataclass"),
     "module": (SHIFT.replace("Shift,", "3,"), {}, "module = 3: must be callable"),
-    "position": ('api.position("acme/spiral", Shift)', {}, "must be a subclass of api.PositionScheme"),
+    "position": ('api.position("acme/x", Shift, reference={"bias": plain})', {}, "must be a subclass of PositionSch"),
+    "a place": (
+        'api.position("acme/x", api.PositionScheme, reference={"bias": 3})',
+        {},
+        "bias: reference = 3: must be",
+    ),
+    "no reference of a norm": ('api.norm("acme/norm", Shift)', {}, "norm_type 'acme/norm': has no reference"),
     "misspelt": (SHIFT.replace("state", "stat"), {}, "TypeError: .*stat"),
 }
 
@@ -228,9 +244,9 @@ def test_two_distributions_of_one_vendor(install: Any) -> None:
 
 
 def test_a_name_that_is_taken(install: Any) -> None:
-    install(SHIFT + '\napi.norm("acme/norm", Shift)')
+    install(SHIFT + '\napi.norm("acme/norm", Shift, reference=plain)')
     norms = next(registry for registry in REGISTRIES if registry.kind == "norm_type")
-    norms.register("acme/norm", None, origin="a notebook")
+    norms.register("acme/norm", norms.get("none"), origin="a notebook")
     with pytest.raises(
         ImportError, match=f"norm_type 'acme/norm' is registered by a notebook already; {ORIGIN} needs"
     ):
@@ -409,6 +425,27 @@ def test_options(install: Any) -> None:
     """
     install(SHIFT.replace("state", "options=Options, state"), before=before)
     config = config_of("decoder", mixers="acme/shift", mixer_options={"acme/shift": {"size": 5}})
-    assert mixer_options(config, "acme/shift").size == 5
+    assert MIXERS.options(config, "acme/shift").size == 5
     with pytest.raises(StrictDataclassError, match="Did you mean 'size'"):
         config_of("decoder", mixers="acme/shift", mixer_options={"acme/shift": {"sise": 5}})
+
+
+def test_adapters_know_the_projections_of_a_plugin(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of peft, as far as they matter, have them as soon as the plug-in is loaded."""
+    constants = ModuleType("peft.utils.constants")
+    tables = {"LORA": ["q_proj", "v_proj"], "IA3": ["k_proj", "v_proj", "down_proj"], "LNTUNING": ["input_layernorm"]}
+    for method, llama in tables.items():
+        setattr(constants, f"TRANSFORMERS_MODELS_TO_{method}_TARGET_MODULES_MAPPING", {"llama": llama})
+    monkeypatch.setitem(sys.modules, "peft.utils.constants", constants)
+    fill_peft_tables(constants)
+
+    def targets(method: str) -> list[str]:
+        table = getattr(constants, f"TRANSFORMERS_MODELS_TO_{method}_TARGET_MODULES_MAPPING")
+        return table["hf_tx_decoder"]
+
+    built_in = {"LORA": ["q_proj", "v_proj"], "IA3": ["k_proj", "v_proj", "down_proj"], "LNTUNING": ["mixer_norm"]}
+    assert {method: targets(method) for method in tables} == built_in
+    install('api.feed_forward("acme/x", Shift, adapter_targets=("proj", "down_proj"), reference=plain)')
+    load_plugin("acme")
+    assert targets("LORA") == ["q_proj", "v_proj", "proj"]
+    assert targets("LNTUNING") == ["mixer_norm"]

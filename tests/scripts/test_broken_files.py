@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from child_process import environment
-from scripts.scripts import FOLDER, loaded
+from scripts.scripts import loaded
 from tiny_models import build
 
-from hf_tx.cli import main
+from hf_tx.cli import main, sample
 from hf_tx.hub import ComparisonRecord, RunRecord
 from hf_tx.tokenization import train_tokenizer
 
@@ -116,10 +116,10 @@ def test_pickles_are_not_opened(
 
 
 SAMPLE = """
-import json, sys
-import sample
-for name in json.loads(sys.argv[1]):
-    print(f"{name}: {sample.main([name, '--prompt', 'The mill'])}", flush=True)
+import json, runpy, sys
+main = runpy.run_path(sys.argv[1])["main"]
+for name in json.loads(sys.argv[2]):
+    print(f"{name}: {main([name, '--prompt', 'The mill'])}", flush=True)
 """
 
 
@@ -133,9 +133,8 @@ def test_a_sample_of_a_broken_checkpoint(whole: Path) -> None:
     shutil.copytree(whole, "pickled")
     Path("pickled", "model.safetensors").rename("pickled/pytorch_model.bin")
     names.append("pickled")
-    env = environment(PYTHONPATH=str(FOLDER))
-    command = [sys.executable, "-c", SAMPLE, json.dumps(names)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-P", "-c", SAMPLE, sample.__file__, json.dumps(names)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [f"{name}: 2" for name in names], done.stderr
     assert "Traceback" not in done.stderr
     messages = [line for line in done.stderr.splitlines() if line.startswith("sample.py: error: ")]

@@ -15,7 +15,7 @@ import torch
 from child_process import environment
 from hub.server import TOKEN, running_hub
 from safetensors.torch import load_file, save_file
-from scripts.scripts import FOLDER, measure_again, results_of, write_rows
+from scripts.scripts import measure_again, results_of, write_rows
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -468,7 +468,7 @@ def test_the_result_is_pushed_when_it_is_whole() -> None:
     files = {file: content for file, content in repository.files.items() if not file.endswith(".py")}
     assert {"README.md", "model.safetensors", "tokenizer.json", "chat_template.jinja", "loss.png"} <= files.keys()
     assert not [file for file in files if file.startswith(("checkpoint", "_"))]
-    assert b"\npython scripts/evaluate.py --model tester/answers --task chat " in files["README.md"]
+    assert b"\nhf-tx evaluate --model tester/answers --task chat " in files["README.md"]
     assert not [file for file, content in files.items() if TOKEN.encode() in content]
 
 
@@ -478,7 +478,7 @@ def test_the_result_is_pushed_when_it_is_whole() -> None:
     [("torch.distributed.run --nproc-per-node 2", 2), ("accelerate.commands.launch --cpu --num_processes 1", 1)],
 )
 def test_launchers(launcher: str, processes: int) -> None:
-    command = [sys.executable, "-m", *launcher.split(), str(FOLDER / "finetune.py")]
+    command = [sys.executable, "-m", *launcher.split(), "-m", "hf_tx.cli", "finetune"]
     options = argv("encoder", "sequence-classification", "single", per_device_train_batch_size=8 // processes)
     env = environment(HF_DATASETS_CACHE="cache")
     run = subprocess.run([*command, *options], env=env, capture_output=True, text=True, timeout=300)

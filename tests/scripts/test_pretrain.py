@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from scripts.scripts import measure_again, results_of, write_rows
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from hf_tx.cli import main
 from hf_tx.evaluation import evaluate_texts
 from hf_tx.hub import RunRecord, check_repository
 from hf_tx.objectives import OBJECTIVES
@@ -233,13 +234,17 @@ def test_epochs_take_the_place_of_steps(script: ModuleType) -> None:
     assert record.training["steps"] == 2 * math.ceil(rows / TINY["per_device_train_batch_size"])
 
 
-def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -> None:
+def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_the_command_line(
+    script: ModuleType,
+) -> None:
     assert script.main(argv(output="one")) == 0
-    Path("settings.yaml").write_text(yaml.safe_dump({**TINY, "output": "two"}), "utf-8")
-    assert script.main(["settings.yaml"]) == 0
+    theirs = {"text": "train_file", "context_length": "block_size", "output": "output_dir"}
+    options = {theirs.get(name, name): value for name, value in {**TINY, "output": "two"}.items()}
+    Path("settings.yaml").write_text(yaml.safe_dump(options), "utf-8")
+    assert main(["pretrain", "settings.yaml"]) == 0
     one, two = (load_file(f"{name}/model.safetensors") for name in ("one", "two"))
     assert all(torch.equal(two[name], weight) for name, weight in one.items())
-    assert "python scripts/pretrain.py settings.yaml" in Path("two/README.md").read_text("utf-8")
+    assert "\nhf-tx pretrain settings.yaml\n" in Path("two/README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,6 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
         ({"lr_scheduler_kwargs": '{"a": 1}'}, "--lr_scheduler_type cosine, --lr_scheduler_kwargs"),
         ({"optim_args": "a"}, "--optim_args a: "),
         ({"metric_for_best_model": "accuracy"}, "--metric_for_best_model accuracy: must be one of loss"),
-        ({"output_dir": "there"}, "--output_dir there: give it as --output"),
         ({"output": "text.txt/out"}, "--output text.txt/out: cannot be written to: "),
         ({"objective_options": '{"packed": "no"}'}, "packed = 'no': must be of the type bool"),
         ({"tokenizer": "./folder"}, "--tokenizer ./folder: cannot be loaded"),
@@ -299,6 +303,13 @@ def test_options_from_a_file_are_those_of_the_command_line(script: ModuleType) -
             "--activation_checkpointing True: --objective contrastive cannot honour it",
         ),
         ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
+        ({"held_out_first": 5}, "--held-out-first: is an option of --streaming"),
+        ({"streaming": True, "max_train_samples": 5}, "--max-train-samples: --max-steps says how much of a stream"),
+        (
+            {"streaming": True, "max_steps": None, "num_train_epochs": 1},
+            "--num-train-epochs 1: how long a pass over a stream is",
+        ),
+        ({"streaming": True, "held_out_first": 99999}, "so that too few would be left to train on"),
         ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
     ],
 )
@@ -337,6 +348,25 @@ def broken_off(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
         assert script.main(argv(max_steps=8, save_steps=6)) == 0
         shutil.rmtree("out/checkpoint-8")
     return folder / "out"
+
+
+def test_a_model_learns_from_a_stream(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    streamed: dict[str, Any] = {"streaming": True, "max_steps": 8, "save_steps": 5, "shuffle_buffer_size": 4}
+    assert script.main(argv(**streamed)) == 0
+    printed = capsys.readouterr().out
+    record = RunRecord.load("out")
+    seen = record.training["input tokens"]
+    assert 7 * 4 * 32 < seen <= 8 * 4 * 32
+    assert f"8 steps and {seen:,} input tokens in " in printed
+    assert record.data[0].size == "a stream"
+    assert results_of("out")["bits_per_byte"]["baseline_name"] == "unigram model of 10,000,000 characters"
+    assert f"--held-out-first {round(0.1 * len(TEXT))}" in record.results[0].command
+    measure_again("out")
+    whole = load_file("out/model.safetensors")
+    shutil.rmtree("out/checkpoint-8")
+    assert script.main([*argv(**streamed), "--resume"]) == 0
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in load_file("out/model.safetensors").items())
+    assert RunRecord.load("out").training["input tokens"] == seen
 
 
 @pytest.mark.parametrize(

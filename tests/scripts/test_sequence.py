@@ -25,10 +25,10 @@ SECTION = "## From raw text to a shared model\n"
 SIZES = "--hidden-size 32 --num-hidden-layers 1 --num-attention-heads 2 --context-length 32"
 STEPS = "--max-steps 6 --learning-rate 0.01"
 ADDED = {
-    "scripts/train_tokenizer.py": "--vocab-size 200",
-    "scripts/pretrain.py": f"{SIZES} {STEPS}",
-    "scripts/finetune.py": STEPS,
-    "scripts/evaluate.py": "--output found.json",
+    "train-tokenizer": "--vocab-size 200",
+    "pretrain": f"{SIZES} {STEPS}",
+    "finetune": STEPS,
+    "evaluate": "--output found.json",
 }
 LOAD = """
 import json, torch
@@ -64,7 +64,6 @@ def run(words: list[str], folder: Path, hub: Hub, home: str = "home") -> str:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Hub, dict[str, str]]]:
     """What the commands leave behind: a folder, a Hub, and what each of them printed."""
     folder = tmp_path_factory.mktemp("sequence")
-    (folder / "scripts").symlink_to(FOLDER)
     lines = [f"The {what} was {how}, and so was the {other}." for what in THINGS for how in WORDS for other in THINGS]
     (folder / "my-text.txt").write_text("\n".join(lines), "utf-8")
     with open(folder / "reviews.csv", "w", encoding="utf-8", newline="") as file:
@@ -75,9 +74,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Hub, 
     with running_hub() as hub:
         for command in section()[0]:
             program, *words = shlex.split(command)
-            script = ["-m", "hf_tx.cli"] if program == "hf-tx" else []
+            assert program == "hf-tx"
             added = shlex.split(ADDED.get(words[0], ""))
-            printed[words[0]] = run([*script, *words, *added], folder, hub)
+            printed[words[0]] = run(["-m", "hf_tx.cli", *words, *added], folder, hub)
         yield folder, hub, printed
 
 

@@ -1,18 +1,13 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from child_process import child
 from scripts.scripts import loaded
 from transformers import AutoTokenizer
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "train_tokenizer.py"
 TEXT = SCRIPT.parent / "data" / "state_of_the_union.txt"
-
-
-def run(*arguments):
-    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +23,11 @@ def corpus(tmp_path):
     return path
 
 
-def test_it_trains_on_the_text_of_the_repository(tmp_path):
+def test_the_command_of_the_package_trains_on_the_text_of_the_repository(tmp_path):
+    """In a process and a folder of its own, where there are no scripts."""
     folder = tmp_path / "tokenizer"
-    result = run("--text", TEXT, "--output", folder, "--vocab-size", 2000, "--model-max-length", 256)
+    arguments = ["--text", str(TEXT), "--output", str(folder), "--vocab-size", "2000", "--model-max-length", "256"]
+    result = child(["-m", "hf_tx.cli", "train-tokenizer", *arguments], tmp_path / "elsewhere")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
@@ -45,16 +42,6 @@ def test_it_trains_on_the_text_of_the_repository(tmp_path):
     assert (tokenizer.padding_side, tokenizer.model_max_length) == ("left", 256)
     text = TEXT.read_text(encoding="utf-8")[:20000] + " \u2603\n"
     assert tokenizer.decode(tokenizer.encode(text), skip_special_tokens=True) == text
-
-
-def test_errors_leave_one_line_and_exit_code_2(tmp_path):
-    result = run("--text", tmp_path / "missing.txt", "--output", tmp_path / "tokenizer")
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr == (
-        f"train_tokenizer.py: error: text file {str(tmp_path / 'missing.txt')!r} does not exist\n"
-    )
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dataset_with_options(script, tmp_path, capsys):
@@ -125,7 +112,7 @@ def test_the_output_folder_is_checked_before_the_work(script, corpus, monkeypatc
     def never(*_args, **_kwargs):
         raise AssertionError("trained although the result cannot be saved")
 
-    monkeypatch.setattr(script, "train_tokenizer", never)
+    monkeypatch.setattr("hf_tx.cli.train_tokenizer.train_tokenizer", never)
     assert script.main(["--text", str(corpus), "--output", str(corpus.parent)]) == 2
 
 
@@ -138,7 +125,7 @@ def test_an_interruption_saves_nothing(script, corpus, monkeypatch, capsys):
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(script, "train_tokenizer", interrupted)
+    monkeypatch.setattr("hf_tx.cli.train_tokenizer.train_tokenizer", interrupted)
     assert script.main(["--text", str(corpus), "--output", str(corpus.parent / "tokenizer")]) == 130
     assert "nothing was saved" in capsys.readouterr().err
     assert not (corpus.parent / "tokenizer").exists()

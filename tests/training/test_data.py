@@ -72,6 +72,18 @@ def test_a_split_of_the_dataset_is_held_out(tmp_path: Path) -> None:
         load_splits(DataArguments(dataset=[str(folder)], train_split="all"))
 
 
+def test_another_dataset_is_measured(tmp_path: Path) -> None:
+    one, two = (jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in (("one", ROWS[:15]), ("two", ROWS[15:])))
+    train, held_out, found_by = load_splits(DataArguments(dataset=[one], eval_dataset=[two]))
+    assert (list(train), list(held_out)) == (ROWS[:15], ROWS[15:])
+    assert list(load_measured(**found_by)) == ROWS[15:]
+    for wrong in ({"dataset": [one], "eval_dataset": [one]}, {"text": ["a.txt"], "eval_dataset": [two]}):
+        with pytest.raises(
+            ValueError, match="--eval-dataset .*: must be of --dataset, and other than what is trained"
+        ):
+            DataArguments(**wrong)
+
+
 def test_csv_and_tsv(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\nx,1\ny,2\nz,1\n")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nx\t1\ny\t2\nz\t1\n")

@@ -13,7 +13,7 @@ import numpy as np
 import peft
 import pytest
 import torch
-from tiny_models import FAMILIES, VOCABULARY, assert_close, config_of, enlarge, tokens
+from tiny_models import FAMILIES, NORM_TYPES, VOCABULARY, assert_close, config_of, enlarge, tokens
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import (
@@ -226,7 +226,7 @@ def test_accumulation_takes_the_step_of_the_whole_batch(name: str, tmp_path: Pat
             assert (steps[key] - step).abs().max().item() <= 1e-5 * largest, key
 
 
-@pytest.mark.parametrize("norm_type", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("norm_type", NORM_TYPES)
 @pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.loss == "full"])
 def test_weight_decay_takes_matrices_only(name: str, norm_type: str, tmp_path: Path) -> None:
     model = HEADS[name].model(

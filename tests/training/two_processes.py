@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from objective_data import make, make_texts
 from safetensors.torch import load_file
 from tiny_models import FAMILIES, assert_close, config_of, enlarge, tokens
+from torch.utils.data import DataLoader
 from training.runs import SAVES, run_for, spoil_last_process
 from training.test_trainer import HEADS, collate
 from transformers import TrainerCallback, TrainingArguments
 
 import hf_tx
 from hf_tx.training import NonFiniteLoss, TxTrainer
+from hf_tx.training.streaming import TextStream, stream_rows
 
 CHECKS: dict[str, Callable[[Path], None]] = {}
 CLASSES = {
@@ -126,6 +129,29 @@ def stops_at_a_nan_of_the_other(folder: Path) -> None:
         assert torch.equal(weight, before[name]), name
 
 
+def shares_a_stream(folder: Path, name: str) -> None:
+    """Each process learns from its share of the rows of each step, however long they are."""
+    file = folder / f"text-{dist.get_rank()}.txt"
+    file.write_text("\n".join(make_texts(20)), "utf-8")
+    args = TrainingArguments(str(folder), use_cpu=True, report_to=[], per_device_train_batch_size=2, max_steps=3)
+    objective = make(name)
+    rows = stream_rows(objective, TextStream((str(file),)), ["text"], args, 4)
+    trainer = TxTrainer(HEADS["causal_lm"].model(), args, train_dataset=rows, data_collator=objective)
+    own = [[real_labels(row) for row in batch["labels"]] for batch in trainer.get_train_dataloader()]
+    both: Any = [None, None]
+    dist.all_gather_object(both, own)
+    expected = [[real_labels(row) for row in batch["labels"]] for batch in DataLoader(rows, 4, collate_fn=objective)]
+    assert len(both[0]) == len(both[1]) == len(expected) > 5
+    # The last batch is filled up with rows of the first.
+    assert [one + other for one, other in zip(*both, strict=True)][:-1] == expected[:-1]
+
+
+def real_labels(labels: torch.Tensor) -> list[int]:
+    return labels[labels != -100].tolist()
+
+
+check("stream-packed", shares_a_stream, "causal-lm")
+check("stream-padded", shares_a_stream, "span-corruption")
 for head_name in HEADS:
     check(f"ddp-{head_name}", trains_as_one_process, head_name)
 check("ddp-resume", resumes)

@@ -11,6 +11,7 @@ from transformers.utils import logging
 
 from ...common.columns import tell_unread
 from ...common.options import flag
+from ...common.pieces import beginning
 from ...evaluation.task_metrics import libraries
 from ..data import check_columns
 from ..trainer import TxTrainer
@@ -163,10 +164,11 @@ class Task(ABC):
             *texts: the texts, or the first and the second of each pair.
             **options: of the tokenizer.
         """
-        encoded = self.tokenizer(*map(list, texts), truncation=True, max_length=self.max_length, **options)
+        read = [[beginning(text, self.max_length + 1, self.tokenizer) for text in column] for column in texts]
+        encoded = self.tokenizer(*read, truncation=True, max_length=self.max_length, **options)
         if encoded.encodings is not None:
             return encoded, [bool(each.overflowing) for each in encoded.encodings]
-        whole = self.tokenizer(*map(list, texts), **options, verbose=False)["input_ids"]
+        whole = self.tokenizer(*read, **options, verbose=False)["input_ids"]
         return encoded, [len(ids) > self.max_length for ids in whole]
 
     @abstractmethod

@@ -21,8 +21,8 @@ TEXT = "".join(
 )
 TINY: dict[str, Any] = {
     "text": "train",
-    "held_out": "held-out.txt",
-    "other_domain": "other.txt",
+    "eval_text": "held-out.txt",
+    "other_text": "other.txt",
     "mixers": ["full", "sliding,gru"],
     "vocab_size": 300,
     "context_length": 16,
@@ -152,9 +152,9 @@ def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"held_out": None}, "--held-out: is missing"),
-        ({"other_domain": "gone.txt"}, "gone.txt"),
-        ({"held_out": "train/one.txt"}, "--held-out: a document is in --text too"),
+        ({"eval_text": None}, "--eval-text: is missing"),
+        ({"other_text": "gone.txt"}, "gone.txt"),
+        ({"eval_text": "train/one.txt"}, "--eval-text: a document is in --text too"),
         ({"mixers": "full"}, "--mixers full: give at least two"),
         ({"mixers": ["full", "full"]}, "--mixers full full: one is there twice"),
         ({"mixers": ["full", "ful"]}, "Did you mean 'full'?"),
@@ -173,6 +173,6 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
     before = sorted(here.rglob("*"))
     assert script.main(argv(**changes)) == 2
     *_, last = capsys.readouterr().err.strip().splitlines()
-    assert last.startswith("compare_mixers.py: error: ")
+    assert last.startswith("compare.py: error: ")
     assert message in last
     assert sorted(here.rglob("*")) == before

@@ -1,0 +1,122 @@
+# Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
+"""Auxiliary losses: terms that a part of a model adds to the loss in training, such as what balances the load of a
+router's experts (Shazeer et al., 2017, https://huggingface.co/papers/1701.06538).
+
+A part declares the names of its terms in an attribute `auxiliary_losses`. It is then called with a keyword `losses`,
+which is left out where nobody collects them, and adds each term with its factor, once in every call:
+
+```python
+>>> import torch
+>>> class Scaled(torch.nn.Linear):
+...     auxiliary_losses = ("size",)
+...
+...     def forward(self, hidden_states, losses=None):
+...         output = super().forward(hidden_states)
+...         if losses is not None:
+...             losses.add("size", 0.01 * output.square().mean())
+...         return output
+>>> losses = AuxiliaryLosses(Scaled.auxiliary_losses)
+>>> output = call_part(Scaled(4, 4), losses, torch.ones(2, 3, 4))
+>>> list(losses.terms)
+['size']
+
+```
+
+Parts are mixers, attention to an encoder, feed-forward layers, the norms of layers and of the stack, and position
+schemes in `embed()`. Norms of queries and keys, and those of heads, are called without `losses`.
+
+Terms of one name are added up over the layers. The output of a model has them as `aux_losses`, and in training a head
+adds them to its loss. There a term counts as the mean over the tokens of a call: where `num_items_in_batch` divides
+the summed loss, the term is weighted by the share of these items that the call has, so that gradient accumulation and
+several processes give what one large batch gives.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from .losses import IGNORE
+
+
+class AuxiliaryLosses:
+    """The terms of one call. It is made for a call and belongs to it, so that nothing is shared between calls.
+
+    Args:
+        names: names of the terms that may be added.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self.terms: dict[str, torch.Tensor] = {}
+
+    def add(self, name: str, value: torch.Tensor) -> None:
+        """Add to a term.
+
+        Args:
+            name: one of those that the part has declared.
+            value: *Shape:* `()`, floating point.
+
+        Raises:
+            ValueError: the name has not been declared, or the value is no single number.
+        """
+        if name not in self.names:
+            raise ValueError(f"loss {name!r} is not declared: auxiliary_losses = {self.names}.")
+        if value.ndim:
+            raise ValueError(f"loss {name!r} has the shape {tuple(value.shape)}; it must be a single number.")
+        self.terms[name] = self.terms[name] + value if name in self.terms else value
+
+    def values(self, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the terms in the order of their names, 0 for one that was not added.
+
+        Args:
+            like: gives the device.
+        """
+        return tuple(self.terms[name] if name in self.terms else like.new_zeros(()) for name in self.names)
+
+
+def declared_losses(parts: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of the terms that parts declare, each once."""
+    return tuple(dict.fromkeys(name for part in parts for name in getattr(part, "auxiliary_losses", ())))
+
+
+def call_part(part: Callable[..., Any], losses: AuxiliaryLosses | None, *inputs: Any, **keywords: Any) -> Any:
+    """Call a part of a model, with `losses` if it adds terms to them."""
+    if losses is not None and declared_losses([part]):
+        keywords["losses"] = losses
+    return part(*inputs, **keywords)
+
+
+def added(*several: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor] | None:
+    """Return the sums by name of the terms of several stacks, or None where none has any."""
+    losses = AuxiliaryLosses(name for terms in several for name in terms or ())
+    for terms in several:
+        for name, value in (terms or {}).items():
+            losses.add(name, value)
+    return losses.terms or None
+
+
+def with_auxiliary(
+    loss: torch.Tensor | None,
+    terms: dict[str, torch.Tensor] | None,
+    labels: torch.Tensor | None,
+    num_items_in_batch: torch.Tensor | int | None,
+    training: bool,
+) -> torch.Tensor | None:
+    """Return the loss of a head with the auxiliary losses of its stack, in training; else as it is.
+
+    Args:
+        loss: *Shape:* `()`, floating point; or None.
+        terms: the `aux_losses` of the stack, or None.
+        labels: targets of this call. *Shape:* any, -100 for none where they are integers.
+        num_items_in_batch: number of targets that the summed loss is divided by, or None for those of this call.
+        training: whether the model is training.
+    """
+    if loss is None or labels is None or not terms or not training:
+        return loss
+    total = torch.stack([term.to(loss.device, loss.dtype) for term in terms.values()]).sum()
+    if num_items_in_batch is not None:
+        count: Any = labels.numel() if labels.is_floating_point() else (labels != IGNORE).sum().to(loss.device)
+        items = num_items_in_batch
+        total = total * (count / (items.to(loss.device) if isinstance(items, torch.Tensor) else items))
+    return loss + total
