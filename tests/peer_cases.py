@@ -152,3 +152,8 @@ CASES = {
         dict(mixers="sliding,full", sliding_window=3), dict(**LLAMA, mixers="sliding,full", sliding_window=16)
     ),
 }
+
+for _case in CASES.values():
+    _case.setdefault("xfail", {})["test_model_weights_reload_no_missing_tied_weights"] = (
+        "it loads a checkpoint in which no weight of the model is, for its report; here that is an error"
+    )
