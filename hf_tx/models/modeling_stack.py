@@ -131,7 +131,7 @@ class TxStack(TxPreTrainedModel):
     ) -> dict[str, Any]:
         """Build all masks of a step ahead of it, as `generate()` does with a static cache; see [`Preparation`]."""
         backend = self.config._attn_implementation
-        inputs = dict(cache=cache, position_ids=position_ids, is_causal=self.is_causal)
+        inputs = dict(cache=cache, position_ids=position_ids, is_causal=self.is_causal, ahead=True)
         return self._prepare(inputs_embeds, attention_mask, backend, **inputs).masks_ahead()
 
     # ---------------------------------------------------------------------------------------------------- forward

@@ -96,6 +96,7 @@ class Preparation:
         position_ids: *Shape:* `(batch or 1, length)`, int64, or None to count the real tokens.
         seq_idx: numbers of packed documents. *Shape:* `(batch, length)`, int, or None.
         served: whether the call is that of a serving engine.
+        ahead: whether the masks are made ahead of the step that reads them.
 
     Attributes:
         position_ids: *Shape:* `(batch or 1, length)`, int64.
@@ -123,6 +124,7 @@ class Preparation:
         position_ids: torch.Tensor | None = None,
         seq_idx: torch.Tensor | None = None,
         served: bool = False,
+        ahead: bool = False,
     ) -> None:
         self._config, self._plan, self._positions, self._backend = config, plan, positions, backend
         self._inputs_embeds, self._cache = inputs_embeds, cache
@@ -134,7 +136,7 @@ class Preparation:
         is_flat = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2
         self._padding: torch.Tensor | None = attention_mask if is_flat else None
 
-        self._check_lengths(position_ids, served)
+        self._check_lengths(position_ids, served, ahead)
         packed = position_ids
         if position_ids is None:
             if seq_idx is not None and isinstance(self._past, int) and self._past > 0:
@@ -170,7 +172,7 @@ class Preparation:
                 positions[key].warn_of_changes(self._past, self._length, room)
 
     # ------------------------------------------------------------------------------------------------------ checks
-    def _check_lengths(self, position_ids: torch.Tensor | None, served: bool) -> None:
+    def _check_lengths(self, position_ids: torch.Tensor | None, served: bool, ahead: bool) -> None:
         """Check that mask, cache and positions are those of the input; a mask is cut to what the cache holds."""
         padding, cache, length = self._padding, self._cache, self._length
         if padding is not None and padding.shape[0] != self._rows:
@@ -186,7 +188,8 @@ class Preparation:
                 check_room(cache, self._plan.windows, held, length)
         if padding is not None and held is not None:
             covered = padding.shape[1]
-            if covered < held + length or (covered > held + length and not is_static):
+            # Ahead of a step, learned prompts are still missing in a mask: PEFT puts them in front of it later.
+            if (covered < held + length and not ahead) or (covered > held + length and not is_static):
                 raise ValueError(
                     f"attention_mask covers {covered} tokens, but the cache holds {held} and the input {length}: it "
                     "must cover both."

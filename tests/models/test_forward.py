@@ -10,6 +10,7 @@ import torch
 from tiny_models import (
     BACKENDS,
     FAMILIES,
+    NORM_TYPES,
     PLACES,
     assert_close,
     assert_differ,
@@ -25,7 +26,6 @@ from transformers import DynamicCache
 
 from hf_tx.models.feed_forward import FEED_FORWARDS
 from hf_tx.models.mixers import MIXERS
-from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
 AXES = dict(
@@ -46,8 +46,11 @@ def _uncompiled():
 
 
 def least_effect(case):
-    """How far a token moves what sees it, of the largest value. Saturated simple networks hardly remember."""
-    return 1e-5 if case["mixers"] == "rnn" else 1e-3
+    """How far a token moves what sees it, of the largest value. Saturated simple networks hardly remember, and the
+    saturation of a norm without statistics leaves little of it behind a few layers."""
+    if case["mixers"] == "rnn":
+        return 1e-5
+    return 1e-4 if settings_of(case)["norm_type"] == "dyt" else 1e-3
 
 
 def exists(case):
@@ -69,14 +72,19 @@ def over(backends=BACKENDS, **more):
     )
 
 
-def model_of(case, **changes):
-    """Return the model of a case. Norm and feed-forward layer, which do not mix positions, are drawn."""
+def settings_of(case):
+    """Return the settings of a case. Norm and feed-forward layer, which do not mix positions, are drawn."""
     settings = {key: case[key] for key in AXES if key != "backend"}
     draw = random.Random(repr(settings))
-    norms = [name for name in NORMS if name != "none"]  # without one the states of deep stacks explode
-    settings |= dict(norm_type=draw.choice(norms), ffn_type=draw.choice(list(FEED_FORWARDS)))
+    # without a norm the states of deep stacks explode
+    settings |= dict(norm_type=draw.choice(NORM_TYPES), ffn_type=draw.choice(list(FEED_FORWARDS)))
     settings["norm_eps"] = 1e-3  # smaller ones blow up the rounding of a head whose output is nearly zero
-    return shared(**{"family": case.get("family", "encoder"), "backend": case["backend"], **settings, **changes})
+    return settings
+
+
+def model_of(case, **changes):
+    settings = {"family": case.get("family", "encoder"), "backend": case["backend"], **settings_of(case)}
+    return shared(**settings | changes)
 
 
 @over(family=FAMILIES, side=["left", "right"])
