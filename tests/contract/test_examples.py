@@ -81,7 +81,8 @@ def test_links_in_the_readmes(readme: Path) -> None:
     """What they link to in the repository exists. The package has no files beside it where it is installed."""
     if not readme.exists():
         pytest.skip(f"{readme} is not part of what is tested here")
-    for name in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", readme.read_text("utf-8")):
+    prose = re.sub(r"^```.*?^```", "", readme.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for name in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", prose):
         if readme == README or not name.startswith("../../"):
             found = readme.parent / name
             inside = PACKAGE / name.removeprefix("hf_tx/")  # of the installed package
