@@ -15,6 +15,11 @@ import pytest
 import hf_tx
 
 README = Path(__file__).parents[2] / "README.md"
+PACKAGE = Path(hf_tx.__file__).parent
+#: Those of the conformance kit and of plug-ins have tests of their own.
+READMES = [README] + [
+    readme for readme in sorted(PACKAGE.glob("*/README.md")) if readme.parent.name not in ("conformance", "plugins")
+]
 
 
 def examples() -> list[doctest.DocTest]:
@@ -53,31 +58,42 @@ def test_no_example_is_left_out(block: str) -> None:
     assert ">>> " in block, f"a block of python without prompts:\n{block}"
 
 
-def blocks(language: str) -> list[str]:
-    """Blocks of a language in the README. One that cannot run here says why: "```python  (not run: needs a GPU)"."""
-    if not README.exists():
-        return []
-    found = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```", README.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+def blocks(readme: Path, language: str) -> list[str]:
+    """Blocks of a language in a README. One that cannot run here says why: "```python  (not run: needs a GPU)"."""
+    found = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```", readme.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     return [code for name, note, code in found if name == language and "(not run: " not in note]
 
 
-def test_python_in_the_readme(tmp_path: Path) -> None:
-    """The blocks run in their order in one process, as a reader would run them."""
-    if not blocks("python"):
-        pytest.skip("README.md has no python yet")
+def test_python_in_the_readmes(tmp_path: Path) -> None:
+    """The blocks of each run in their order, as a reader would run them, and without the blocks of another."""
+    code = {readme.parent.name: "\n".join(blocks(readme, "python")) for readme in READMES if readme.exists()}
+    runs = "\n".join(f"print({name!r}); exec({text!r}, {{'__name__': {name!r}}})" for name, text in code.items())
     root = Path(hf_tx.__file__).parents[1]
-    code = f"import sys; sys.path.insert(0, {str(root)!r})\n" + "\n".join(blocks("python"))
-    child = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert child.returncode == 0, child.stderr
+    code_of_all = f"import sys; sys.path.insert(0, {str(root)!r})\n{runs}"
+    child = subprocess.run(
+        [sys.executable, "-c", code_of_all], cwd=tmp_path, capture_output=True, text=True, timeout=500
+    )
+    assert child.returncode == 0, f"{child.stdout[-500:]}\n{child.stderr}"
 
 
-def test_commands_in_the_readme() -> None:
+@pytest.mark.parametrize("readme", [pytest.param(readme, id=readme.parent.name) for readme in READMES])
+def test_links_in_the_readmes(readme: Path) -> None:
+    """What they link to in the repository exists. The package has no files beside it where it is installed."""
+    if not readme.exists():
+        pytest.skip(f"{readme} is not part of what is tested here")
+    prose = re.sub(r"^```.*?^```", "", readme.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for name in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", prose):
+        if readme == README or not name.startswith("../../"):
+            found = readme.parent / name
+            inside = PACKAGE / name.removeprefix("hf_tx/")  # of the installed package
+            assert found.exists() or (name.startswith("hf_tx/") and inside.exists()), f"{readme}: {name}"
+
+
+def test_commands_in_the_readmes() -> None:
     """They are shell, and the files of the repository that they name exist."""
-    commands = [*blocks("bash"), *blocks("sh")]
-    if not commands:
-        pytest.skip("README.md has no commands yet")
-    for command in commands:
-        checked = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True)
-        assert checked.returncode == 0, f"{command}\n{checked.stderr}"
-        for name in re.findall(r"(?<![\w/.-])(?:scripts|tests|\.ci|model_cards)/[\w./-]*\w", command):
-            assert (README.parent / name).exists(), f"{name} does not exist:\n{command}"
+    for readme in filter(Path.exists, READMES):
+        for command in [*blocks(readme, "bash"), *blocks(readme, "sh")]:
+            checked = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True)
+            assert checked.returncode == 0, f"{command}\n{checked.stderr}"
+            for name in re.findall(r"(?<![\w/.-])(?:scripts|tests|\.ci|model_cards)/[\w./-]*\w", command):
+                assert (README.parent / name).exists(), f"{name} does not exist:\n{command}"
