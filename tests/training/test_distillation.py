@@ -40,8 +40,8 @@ def batch_of(family):
 def alone(stack, idx, states, **inputs):
     """Outputs of one layer of a stack that reads the given states."""
     stack = copy.deepcopy(stack)
-    for name in ("layers", "layer_groups", "layer_positions", "layer_types"):
-        setattr(stack, name, getattr(stack, name)[idx : idx + 1])
+    for of_layers in (stack, stack.plan):
+        of_layers.layers = of_layers.layers[idx : idx + 1]
     stack.norm = nn.Identity()
     return stack(inputs_embeds=states, **inputs).last_hidden_state
 
