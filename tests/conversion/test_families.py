@@ -379,12 +379,12 @@ def _refuses(entry: Any, name: str) -> bool:
     return False
 
 
-def test_the_readme_lists_the_families() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    section = readme.partition("## Checkpoints in and out")[2].partition("\n## ")[0]
-    rows = [
-        line for line in section.splitlines() if line.startswith(("| decoders", "| encoders", "| encoder-decoders"))
-    ]
+@pytest.mark.parametrize(
+    "folder", [Path(__file__).parents[2], Path(hf_tx.__file__).parent / "conversion"], ids=["project", "conversion"]
+)
+def test_the_readme_lists_the_families(folder: Path) -> None:
+    lines = (folder / "README.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith(("| decoders", "| encoders", "| encoder-decoders"))]
     assert [name for row in rows for name in re.findall("`(.*?)`", row)] == [
         name
         for kind in ("hf_tx_decoder", "hf_tx_encoder", "hf_tx_encoder_decoder")

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 import hf_tx
 
-SECTION = "## From raw text to a shared model\n"
+SECTION = "## Train, evaluate and share\n"
 #: What the test adds to the commands: small sizes, and a file for what is found.
 SIZES = "--hidden-size 32 --num-hidden-layers 1 --num-attention-heads 2 --context-length 32"
 STEPS = "--max-steps 6 --learning-rate 0.01"
