@@ -93,13 +93,16 @@ def test_bad_input_is_one_message(content, options, message, tmp_path, capsys):
 def test_messages_call_a_command_by_its_name(capsys, monkeypatch):
     for name, shown in ((None, "hf-tx pretrain"), ("pretrain.py", "pretrain.py")):
         assert cli.main(["pretrain", "--txt", "a"], name) == 2
-        assert capsys.readouterr().err == f"{shown}: error: unknown argument --txt: did you mean --text?\n"
+        assert capsys.readouterr().err == f"{shown}: error: unknown option --txt: did you mean --text?\n"
     monkeypatch.setattr("hf_tx.cli.pretrain.parse_options", interrupt)
     assert cli.main(["pretrain"]) == 130
     assert capsys.readouterr().err == "hf-tx pretrain: interrupted\n"
     monkeypatch.setattr("hf_tx.cli.compare.parse_options", interrupt)
     assert cli.main(["compare"]) == 130
-    assert capsys.readouterr().err == "hf-tx compare: interrupted; go on with --resume\n"
+    assert (
+        capsys.readouterr().err
+        == "hf-tx compare: interrupted; run the command again with --resume to pick up where it left off\n"
+    )
 
 
 def interrupt(*_):

@@ -98,7 +98,10 @@ FAULTS = {
 def test_a_saved_model_with_a_card_is_right(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_repository(good) == []
     assert main(["check", "repo", str(good)]) == 0
-    assert capsys.readouterr().out == f"{good}: weights, code, card, secrets and pickles are right.\n"
+    assert (
+        capsys.readouterr().out
+        == f"{good}: no problems in files, weights, code and card; no secrets and no pickles.\n"
+    )
 
 
 @pytest.mark.parametrize("name", FAULTS)

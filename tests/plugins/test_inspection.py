@@ -53,7 +53,7 @@ def test_a_good_one(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
         report = check_plugin("acme")
         assert (report.names, report.problems) == (NAMES, ())
         assert main(["plugins", "check", "acme", "--rules-only"]) == 0
-        assert "keeps the rules" in capsys.readouterr().out
+        assert "follows the rules" in capsys.readouterr().out
         load_plugin("acme")  # what is loaded already does not stand in its own way
     assert resolve_reference(MIXERS.get("acme/shift")) is sys.modules[module].plain
     assert resolve_reference(MIXERS.get("full")) is None
@@ -97,7 +97,7 @@ def test_the_conformance_kit(install: Any, right: bool, capsys: Any, monkeypatch
     lines = capsys.readouterr().out.splitlines()
     counts = f"{int(right)} ok, 0 skipped, {int(not right)} failed"
     assert lines[-1] == f"  conformance kit, mixer 'acme/shift': {counts}"
-    assert [line for line in lines if "wrong: mixer 'acme/shift': reference_forward: " in line] or right
+    assert [line for line in lines if "problem: mixer 'acme/shift': reference_forward: " in line] or right
 
 
 def test_one_that_is_not_there(install: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

@@ -164,7 +164,7 @@ def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.Mon
         ({"max_steps": 0}, "--max-steps 0: must be at least 1"),
         ({"per_device_train_batch_size": 4000}, "too few for a step of 4000 rows"),
         ({"resume": True}, "comparison.json"),
-        ({"max_step": 3}, "unknown argument --max_step: did you mean --max_steps?"),
+        ({"max_step": 3}, "unknown option --max_step: did you mean --max_steps?"),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_nothing_behind(

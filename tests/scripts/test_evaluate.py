@@ -150,7 +150,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([], "the following arguments are required: --model"),
         (["--model", "decoder"], "give either --text or --dataset: where"),
         ([*OTHER, "--dataset", "rows.jsonl"], "give either --text or --dataset"),
-        ([*OTHER, "--strid", "4"], "unknown argument --strid: did you mean --stride?"),
+        ([*OTHER, "--strid", "4"], "unknown option --strid: did you mean --stride?"),
         (
             [*OTHER, "--task", "lm"],
             "--task lm: must be one of causal-lm, masked-lm, seq2seq-lm, sequence-classification",
@@ -208,9 +208,9 @@ def test_bad_input_ends_before_the_first_step(script, here, capsys, monkeypatch,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1, 2]", "holds no options"),
+        ("[1, 2]", "it must contain names and values of options"),
         ("{", "cannot be read"),
-        ('{"strid": 4}', "unknown argument --strid: did you mean --stride?"),
+        ('{"strid": 4}', "unknown option --strid: did you mean --stride?"),
         ('{"stride": "x"}', "--stride"),
     ],
 )

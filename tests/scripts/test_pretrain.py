@@ -324,7 +324,7 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
             "--num-train-epochs 1: how long a pass over a stream is",
         ),
         ({"streaming": True, "held_out_first": 99999}, "so that too few would be left to train on"),
-        ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
+        ({"learning_rat": 1}, "unknown option --learning_rat: did you mean --learning_rate?"),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_nothing_behind(
@@ -448,10 +448,10 @@ def test_a_checkpoint_that_is_not_whole_is_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("seed: 1\nseed: 2\n", "seed is there twice"),
-        ("max-steps: 1\nmax_steps: 2\n", "max_steps is there twice"),
-        ("config_changes: {a: 1, a: 2}\n", "a is there twice"),
-        ("seed: [1, 2]\n", "seed takes one value, not a list"),
+        ("seed: 1\nseed: 2\n", "seed occurs twice"),
+        ("max-steps: 1\nmax_steps: 2\n", "max_steps occurs twice"),
+        ("config_changes: {a: 1, a: 2}\n", "a occurs twice"),
+        ("seed: [1, 2]\n", "seed must be one value, not a list"),
         ("seed: true\n", "invalid int value: 'True'"),
         ("config_changes: {a: 2020-01-01}\n", "has no field 'a'"),
         ("title: \xe9\n", "'bad.yaml' cannot be read"),
@@ -464,7 +464,7 @@ def test_what_a_file_says_is_said_once(
     assert script.main(["bad.yaml"]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert script.main(["bad.yaml", "--seed=1"]) == 2
-    assert "bad.yaml: is no option; a file of options" in capsys.readouterr().err
+    assert "bad.yaml is not an option. Options begin with --; a file with options" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_run_that_resume_ends_as_the_whole(

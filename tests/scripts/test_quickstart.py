@@ -370,4 +370,4 @@ def test_samples_are_written_without_hf_tx(here):
     )
     assert process.returncode == 2, process.stdout
     last = process.stderr.splitlines()[-1]
-    assert last == "sample.py: error: hf_tx is blocked: a checkpoint has to load without it"
+    assert last == "sample.py: error: importing hf_tx is blocked here: a checkpoint must load without it"

@@ -31,7 +31,7 @@ def test_the_command_of_the_package_trains_on_the_text_of_the_repository(tmp_pat
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
-    assert lines["vocabulary"] == "2000 tokens, of which special: <bos> <eos> <pad>"
+    assert lines["vocabulary"] == "2000 tokens, including <bos> <eos> <pad>"
     assert 3.0 < float(lines["compression"].split()[0]) < 5.0
     assert lines["example"].startswith("'Mr. Speaker, Mr. President,")
     assert lines["as"].startswith("tokens   ['<bos>', 'M")
@@ -84,7 +84,7 @@ def test_overwriting_is_asked_for(script, corpus, capsys):
         (["--text", "corpus.txt", "--model-max-length", "0"], "model_max_length=0 must be at least 1"),
         (["--text", "corpus.txt", "--output", "corpus.txt"], "corpus.txt' is a file, not a folder"),
         (["--text", "corpus.txt", "--output", "other"], "other' holds more than a tokenizer (mine)"),
-        (["--text", "corpus.txt", "--vocab-sise", "100"], "unknown argument --vocab-sise: did you mean --vocab-size?"),
+        (["--text", "corpus.txt", "--vocab-sise", "100"], "unknown option --vocab-sise: did you mean --vocab-size?"),
     ],
 )
 def test_what_does_not_serve_writes_nothing(script, corpus, monkeypatch, capsys, arguments, message):
