@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Runs any model of the library on tensors without data, and counts what it computes and what it keeps.
+"""Runs any model of transformers on tensors without data, and counts its operations and its cache.
 
 Tensors have a shape and a dtype but no memory, so that a model of any size and a context of any length can be run.
 """
@@ -144,7 +144,7 @@ class DataFreeModel:
 
     @contextmanager
     def _counting(self, most: float) -> Iterator[ProductCounter]:
-        # Without data the library cannot see that a row is one text, and would take it for packed documents.
+        # Without data transformers cannot see that a row is one text, and would take it for packed documents.
         one_text = _replaced(masking_utils, "find_packed_sequence_indices", lambda position_ids: None)
         one_tile = _replaced(tiled._Tiles, "__iter__", _as_one_tile)
         groups = _replaced(banded, "_groups", _for_real(banded._groups))

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The language in which a family says which of its weights are which of ours, in both directions.
+"""The table in which a family defines how its weights are converted, in both directions.
 
-A rule names one module (or tensor) of theirs and those of ours that it holds; `*` is the number of a layer. Where they
-have a tensor for each row of ours, `#` is the number of the row. The same rule goes in both directions.
+"Theirs" is transformers, "ours" is hf_tx. A rule names one module (or tensor) of theirs and those of ours that it
+contains; `*` is the number of a layer. If they have a tensor for each row of ours, `#` is the number of the row.
 """
 
 import re
@@ -147,7 +147,7 @@ class Plan:
             made.setdefault(name, Match(each, theirs, [""] * len(each.ours))).ours[index] = key
         for name, match in made.items():
             if "" in match.ours:
-                raise ValueError(f"{name} holds several tensors, of which the model has only {match.ours}.")
+                raise ValueError(f"{name} contains several tensors, of which the model only has {match.ours}.")
         self.matches = list(made.values())
 
     def take(self, match: Match, theirs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -160,7 +160,9 @@ class Plan:
         made = match.rule.to_ours(theirs, shapes, self.heads)
         for key, shape, tensor in zip(match.ours, shapes, made, strict=True):
             if tensor.shape != shape:
-                raise ValueError(f"{match.theirs[0]} gives {key} the shape {tuple(tensor.shape)}, not {tuple(shape)}.")
+                raise ValueError(
+                    f"{match.theirs[0]} has the shape {tuple(tensor.shape)} for {key}, which needs {tuple(shape)}."
+                )
         return made
 
     def to_ours(self, theirs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

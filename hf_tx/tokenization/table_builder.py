@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Tables of text as datasets of the library `datasets`, with its cache. It is imported where `datasets` is."""
+"""Loads tables of text with the `datasets` library and its cache. It is imported where `datasets` is."""
 
 import hashlib
 import inspect
@@ -15,14 +15,14 @@ from datasets.utils.file_utils import xopen
 
 from . import files, tables
 
-# Rows become a table as soon as they are about that large.
+# Rows are converted to a table when they are about this large.
 _BATCH_BYTES = 10_000_000
 _CELL_BYTES = 50
 
 
 @dataclass
 class TableConfig(datasets.BuilderConfig):
-    """What is read, and how: `separator` is that of a csv, where it is not a comma."""
+    """The options: `separator` is that of a csv, if it is not a comma."""
 
     separator: str = ","
 
@@ -40,7 +40,7 @@ class TableBuilder(datasets.ArrowBasedBuilder):
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
         listed = self.config.data_files
         splits = [
-            # A file that was downloaded has another name, without an ending.
+            # A downloaded file has another name, without an extension.
             datasets.SplitGenerator(
                 name=str(split), gen_kwargs={"names": list(listed[split]), "paths": dl_manager.download(listed[split])}
             )
@@ -57,7 +57,7 @@ class TableBuilder(datasets.ArrowBasedBuilder):
             rows = tables.read_rows(name, xopen(path, "rb"), separator)
             first = next(rows, None)
             if first is None:
-                raise ValueError(f"{name}: cannot be read: it holds no rows")
+                raise ValueError(f"{name}: cannot be read: it has no rows")
             before = 0
             for part, batch in enumerate(_batches(chain([first], rows))):
                 yield (
@@ -73,7 +73,10 @@ class TableBuilder(datasets.ArrowBasedBuilder):
         features = self.info.features
         if features is not None:
             if more := set(columns) - set(features):
-                raise ValueError(f"{where} have a column {min(more)!r}, which those before them do not have")
+                raise ValueError(
+                    f"{where} have a column {min(more)!r}, which the rows before them do not have; all rows need the "
+                    "same columns"
+                )
             columns = list(features)
         elif tables.TABLES[files.ending(self.config.data_files[next(iter(self.config.data_files))][0])] == "csv":
             features = datasets.Features({column: datasets.Value("string") for column in columns})
@@ -82,11 +85,11 @@ class TableBuilder(datasets.ArrowBasedBuilder):
         try:
             return datasets.Dataset.from_dict(cells, **options).data.table
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-            raise ValueError(f"{where} do not fit the types of their columns: {error}") from error
+            raise ValueError(f"{where} do not have the types of their columns: {error}") from error
 
 
 def code_digest() -> str:
-    """Return what changes when tables are read in another way, so that no cache of the former is used."""
+    """Return a digest that changes when tables are read in another way, so that no old cache is used."""
     code = "".join(inspect.getsource(module) for module in (files, tables)) + inspect.getsource(TableBuilder)
     return hashlib.sha256(code.encode("utf-8")).hexdigest()
 

@@ -157,7 +157,10 @@ def test_generation(mixer, how, backend):
 # --------------------------------------------------------------------------------------------------------- the rules
 @pytest.mark.parametrize("family", FAMILIES)
 def test_banded_refuses_a_stack_without_a_band(family):
-    with pytest.raises(ValueError, match="it computes bands, and no layer has one; use one of 'eager', 'sdpa'"):
+    with pytest.raises(
+        ValueError,
+        match=r"a band \(windows, chunks\), and no layer has one; use one of 'eager', 'sdpa'",
+    ):
         build(family, "banded")
     model = build(family)
     with pytest.raises(ValueError, match="no layer has one"):

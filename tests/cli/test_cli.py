@@ -68,7 +68,7 @@ def test_misspelt_arguments(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (None, [], "there is no file or folder"),
+        (None, [], "there is no such file or folder"),
         ("{", [], "valid JSON"),
         ("{}", [], "model_type"),
         ('{"model_type": "nope"}', [], "nope"),
@@ -134,4 +134,4 @@ def test_in_a_process_of_its_own(folder, tmp_path):
     """The command line loads little more than the package itself."""
     bad = child(["-c", PROCESS, "estimate", str(folder), "--context", "0"], tmp_path)
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "hf-tx estimate: error: context = 0 must be an integer above 0.\n"
+    assert bad.stderr == "hf-tx estimate: error: context = 0: must be an integer of at least 1.\n"

@@ -64,10 +64,10 @@ PROBLEMS = {
     "broken": ("raise RuntimeError('boom')", "its registration raises RuntimeError: boom"),
     "no module": (GOOD.replace("plugin_acme_tx:plain", "nowhere:plain"), "'nowhere:plain' raises ModuleNotFoundError"),
     "no function": (GOOD.replace(":plain", ":plane"), "'plugin_acme_tx:plane' raises AttributeError"),
-    "no reference": (GOOD.replace(":plain", ":PARTS"), "'plugin_acme_tx:PARTS' is 3, which cannot be called"),
+    "no reference": (GOOD.replace(":plain", ":PARTS"), "'plugin_acme_tx:PARTS' is 3, which is not a function"),
     "taken": (
         GOOD.replace("acme/shift", "acme/taken"),
-        "'acme/taken' is registered by a notebook already; acme-tx 1.2",
+        "'acme/taken' is already registered by a notebook; acme-tx 1.2",
     ),
 }
 
@@ -108,7 +108,7 @@ def test_one_that_is_not_there(install: Any, capsys: pytest.CaptureFixture[str],
     assert main(["plugins", "check", "emca"]) == 2
     assert "no plug-in 'emca' is installed" in capsys.readouterr().err
     monkeypatch.setenv("HF_TX_PLUGINS", "0")
-    with pytest.raises(ImportError, match="HF_TX_PLUGINS=0 turns plug-ins off"):
+    with pytest.raises(ImportError, match="plug-ins are turned off by the environment variable HF_TX_PLUGINS=0"):
         show_plugin("acme")
     assert list_plugins() == []
     assert main(["plugins", "list"]) == 0

@@ -196,7 +196,7 @@ def test_held_out_text_has_no_part_in_training(script, here, without_reload):
         (["--text", "empty.txt"], "text file 'empty.txt' is empty"),
         (["--text", "binary.bin"], "'binary.bin' is not UTF-8 text: a NUL byte at byte offset 4"),
         (["--text", "latin.txt"], "'latin.txt' is not UTF-8 text"),
-        (["--text", "nothing"], "holds no *.txt file"),
+        (["--text", "nothing"], "has no *.txt file"),
         (["--text", "tiny.txt"], "too little text: 5 bytes, where 320 are the least"),
         (["--context-length", "2048"], "too little text: 30,"),
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),

@@ -435,9 +435,9 @@ def test_options_that_do_not_serve(texts, options, message):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([], "texts holds no text"),
-        (["", " \n\t"], "texts holds no text"),
-        (iter(()), "texts holds no text"),
+        ([], "texts has no text"),
+        (["", " \n\t"], "texts has no text"),
+        (iter(()), "texts has no text"),
         ("hello", "texts is one str"),
         (b"hello", "texts is one bytes"),
         (["hello", None], "item 1 holds NoneType, not a string"),
