@@ -88,7 +88,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             stack, _, field = key.partition("_")
             if stack in stacks and field:
                 given = isinstance(getattr(self, stack), PreTrainedConfig)
-                require(not given, key, kwargs[key], f"{stack} is a config already: set {field} there")
+                require(not given, key, kwargs[key], f"{stack} is already a config: set {field} there")
                 stacks[stack][field] = kwargs.pop(key)
         for key in _SIZES & kwargs.keys():
             if kwargs[key] == stacks["decoder"].get(key):  # what to_dict() adds
@@ -104,7 +104,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         if not isinstance(self.decoder, PreTrainedConfig):
             stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.output_size)
             tied = stacks["decoder"].setdefault("tie_word_embeddings", self.tie_word_embeddings)
-            rule = f"whether the head is tied is said once, and tie_word_embeddings = {self.tie_word_embeddings}"
+            rule = f"must be that of the encoder-decoder, {self.tie_word_embeddings}; leave it out of the decoder"
             require(tied == self.tie_word_embeddings, "decoder.tie_word_embeddings", tied, rule)
             self.decoder = TxDecoderConfig(**stacks["decoder"])
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -120,7 +120,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         of_stacks = TxDecoderConfig._field_names() | ALIASES
         if key in of_stacks - cls._field_names() - {"vocab_size"}:
             raise ValueError(
-                f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
+                f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have it: use encoder_{key} or "
                 f"decoder_{key}."
             )
 
@@ -145,13 +145,13 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Build a config from a dict as files hold it. Changes with the prefix `encoder_` or `decoder_` go to the
-        stacks; see the library's method of this name."""
+        stacks; see the method of the same name in transformers."""
         for key in list(kwargs):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
             if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names() | ALIASES:
                 given = kwargs.get(stack)
-                rule = f"{stack} is a config already: set {field} there"
+                rule = f"{stack} is already a config: set {field} there"
                 require(not isinstance(given, PreTrainedConfig), key, kwargs[key], rule)
                 kwargs[stack] = {**(given or {}), field: kwargs.pop(key)}
         return super().from_dict(config_dict, **kwargs)

@@ -81,8 +81,8 @@ def inner_ranks(attention_mask: torch.Tensor | None, looks: bool) -> torch.Tenso
     if is_tracing(attention_mask):
         torch._assert_async(
             ~is_inner.any(),
-            "attention_mask has padding between the tokens of a row, and this graph was made for padding before or "
-            "behind them. Call the model without compiling it, or pad at one side.",
+            "attention_mask has padding between the tokens of a row, but this graph was compiled for padding before "
+            "or after them. Call the model without compiling it, or only pad on one side.",
         )
         return None
     return None if looks and not bool(is_inner.any()) else real.long().cumsum(-1) - 1
@@ -106,8 +106,8 @@ def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | N
 
     def message() -> str:
         return (
-            f"cu_seq_lens_q ends at {int(borders[-1])}, and the input has {rows} rows of {length} tokens: it says "
-            "where the documents of one row begin, and where the last one ends."
+            f"cu_seq_lens_q ends at {int(borders[-1])}, but the input has {rows} rows of {length} tokens: it must "
+            "contain the beginnings of the documents of one row, and the end of the last one."
         )
 
     if rows > 1:

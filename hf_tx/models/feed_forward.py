@@ -30,7 +30,8 @@ def drop(hidden_states: torch.Tensor, probability: float, training: bool) -> tor
 
 
 def build_activation(name: str) -> nn.Module:
-    """Build an activation by the library's name. Some have parameters (`prelu`, `xielu`), which get the dtype of all
+    """Build an activation with its name in transformers. Some have parameters (`prelu`, `xielu`), which get the dtype
+    of all
     others: those of `xielu` would be bfloat16, and a model that was trained in another dtype would come back rounded.
     """
     return ACT2FN[name].to(torch.get_default_dtype())

@@ -110,7 +110,7 @@ class LanguageModelHead:
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         if targets is None:
             if skip_logits:
-                raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
+                raise ValueError("skip_logits = True needs labels: without them there is neither a loss nor logits.")
             return None, self.compute_logits(hidden_states)
         if not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
             kept = slice_logits_to_keep(targets.of_positions[..., None], logits_to_keep)[..., 0].contiguous()
@@ -125,8 +125,8 @@ class LanguageModelHead:
             return self._full_loss(logits, targets), logits
         if replaced:
             raise ValueError(
-                "loss_function was replaced, and it needs the logits: set loss_implementation = 'full' and leave "
-                "skip_logits out."
+                "a replaced loss_function needs the logits: set loss_implementation = 'full', and leave skip_logits "
+                "out."
             )
         labels, num_items = targets.of_positions, targets.num_items_in_batch
         if sparse and not is_tracing(labels):
@@ -152,7 +152,7 @@ class Targets:
 
     Attributes:
         of_positions: the target of every position. *Shape:* `(batch, length)`, int64, -100 for none.
-        labels: the same as the library's losses take it: not shifted, where the head shifts.
+        labels: the same as transformers' losses take it: not shifted, where the head shifts.
         num_items_in_batch: divides the summed loss; None: the number of targets.
     """
 
@@ -270,8 +270,8 @@ def last_real_position(
         refuse_where(
             empty,
             lambda: (
-                f"rows {empty.nonzero().flatten().tolist()} have no real token in this call, so there is no last one "
-                "to classify."
+                f"rows {empty.nonzero().flatten().tolist()} only have padding in this call, so there is no last "
+                "token to classify."
             ),
         )
     elif input_ids is not None and pad_token_id is not None:
@@ -280,7 +280,8 @@ def last_real_position(
         real = hidden_states.new_ones((batch, length), dtype=torch.bool)
     else:
         raise ValueError(
-            f"{batch} rows, and nothing says which tokens are padding: pass a 2-D attention_mask, or input_ids with "
+            f"{batch} rows, but it is not known which tokens are padding: pass a 2-D attention_mask, or input_ids "
+            "with "
             "config.pad_token_id set."
         )
     index = torch.arange(length, device=real.device)

@@ -51,7 +51,7 @@ def recurrence(
     batch, heads, length, key_size = query.shape
     if torch.compiler.is_exporting() and not isinstance(length, int):
         raise ValueError(
-            "the loop over chunks of a linear mixer is exported for one length only: export with static shapes "
+            "the loop over chunks of a linear mixer can only be exported for one length: export with static shapes "
             "(dynamic=False), or a model whose mixers are attention."
         )
     if state is None:
@@ -63,7 +63,7 @@ def recurrence(
         log_decay = log_decay.clamp(min=-50.0)
     by_feature = log_decay is not None and log_decay.shape[-1] > 1
     if by_feature and beta is not None:
-        raise ValueError("the delta rule takes one decay a head, not one a feature.")
+        raise ValueError("the delta rule needs one decay per head, not one per feature.")
     size = min(16, chunk_size) if by_feature else chunk_size
     outputs = []
     carried = 0 if document is None else document.new_zeros(batch)

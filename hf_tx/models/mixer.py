@@ -36,7 +36,7 @@ class Pattern:
     """Which keys a query sees, beyond what padding, documents and causality hide.
 
     Attributes:
-        rule: `rule(batch, head, query, key)` over indices, with the signature of the library's mask functions.
+        rule: `rule(batch, head, query, key)` over indices, with the signature of transformers' mask functions.
         band: where the rule can hold, or None when that is no band.
     """
 
@@ -55,7 +55,7 @@ class Mixer(Part):
     and what the mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
 
     Attributes:
-        layer_type: the library's name of the cache layer that holds its state. It serves the cache only.
+        layer_type: the name in transformers of the cache layer that holds its state. It serves the cache only.
         cost: how time grows with the length.
         is_causal: whether it can be causal.
         is_bidirectional: whether it can see both sides.
@@ -135,8 +135,8 @@ def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:
     if not isinstance(pattern, str):
         if len(pattern) != num_layers:
             raise ValueError(
-                f"mixers has {len(pattern)} entries, num_hidden_layers = {num_layers}: a list names one mixer a "
-                "layer. Write a pattern such as 'sliding*5,full' to repeat one."
+                f"mixers has {len(pattern)} entries, but num_hidden_layers = {num_layers}: a list must have one "
+                "mixer per layer. Use a pattern such as 'sliding*5,full' to repeat mixers."
             )
         return list(pattern)
     period: list[str] = []

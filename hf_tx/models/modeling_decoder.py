@@ -104,8 +104,8 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
         output_attentions = pop_flags(kwargs, self.config)
         if is_causal is False and past_length(cache) > 0:
             raise ValueError(
-                "is_causal = False with a filled cache: what it holds has not seen the new tokens; pass all tokens "
-                "in one call."
+                "is_causal = False cannot be used with a filled cache, because the tokens in it have not seen the "
+                "new ones: pass all tokens in one call."
             )
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
@@ -147,7 +147,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Prepare a step of `generate()`; see the library's method of this name, and `for_wrapper`."""
+        """Prepare a step of `generate()`; see the method of the same name in transformers, and `for_wrapper`."""
         inputs = super().prepare_inputs_for_generation(
             input_ids,
             next_sequence_length=next_sequence_length,
@@ -160,7 +160,8 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return for_wrapper(self, inputs, attention_mask)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Start what `generate_batch()` and servers give their requests to; see the library's method of this name.
+        """Start what `generate_batch()` and servers give their requests to; see the method of the same name in
+        transformers.
 
         Raises:
             ValueError: it cannot compute a layer of this model.
@@ -169,12 +170,13 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return super().init_continuous_batching(*args, **kwargs)
 
     def generate_batch(self, inputs: list[list[int]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Answer many requests at once; see the library's method of this name, which leaves failed ones empty.
+        """Answer many requests at once; see the method of the same name in transformers, which leaves failed ones
+        empty.
 
         Args:
             inputs: the tokens of every request.
-            *args: as in the library.
-            **kwargs: as in the library.
+            *args: as in transformers.
+            **kwargs: as in transformers.
 
         Raises:
             ValueError: continuous batching cannot compute a layer of this model.
@@ -183,7 +185,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         answers = super().generate_batch(inputs, *args, **kwargs)
         errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
         if inputs and len(errors) == len(answers):
-            raise RuntimeError(f"no request was answered: {next(iter(errors.values()), 'the log says why')}")
+            raise RuntimeError(f"no request succeeded: {next(iter(errors.values()), 'the log says why')}")
         for name, error in errors.items():
             logger.warning(f"request {name} failed: {error}")
         return answers

@@ -118,13 +118,10 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
             ValueError: inputs that contradict each other, or that the attention backend cannot compute.
         """
         if is_causal:
-            raise ValueError("is_causal = True: an encoder is bidirectional; use TxDecoderModel for a causal stack.")
+            raise ValueError("is_causal = True: an encoder is bidirectional; use TxDecoderModel for a causal model.")
         for name in ("cache", "past_key_values"):
             if kwargs.get(name) is not None:
-                raise ValueError(
-                    f"{name} is given, but an encoder reads a text as a whole and keeps nothing of it; prefix tuning "
-                    "needs a decoder."
-                )
+                raise ValueError(f"{name} is given, but an encoder has no cache; prefix tuning needs a decoder.")
         output_attentions = pop_flags(kwargs, self.config)
         kwargs.pop("use_cache", None)
         hidden_states, aux_losses = self.run(

@@ -106,8 +106,8 @@ class TxStack(TxPreTrainedModel):
         elif token_type_ids is not None:
             refuse_where(
                 token_type_ids != 0,
-                "token_type_ids are given, but type_vocab_size = 0: the model has no token types. Leave them out: "
-                "tokenizer.model_input_names = ['input_ids', 'attention_mask'].",
+                "token_type_ids are given, but the model has no token types (type_vocab_size = 0). Leave them out "
+                "with tokenizer.model_input_names = ['input_ids', 'attention_mask'].",
             )
         for scheme in self.positions.values():
             added = {"losses": losses} if losses is not None and declared_losses([scheme]) else {}
@@ -147,18 +147,20 @@ class TxStack(TxPreTrainedModel):
         from_backend = self.plan.attends or (self.crosses and CROSS_MIXERS.get(self.config.cross_mixer).uses_backend)
         if output_attentions and not self.plan.attends and not self.crosses:
             mixers = ", ".join(dict.fromkeys(self.config.mixers))
-            logger.warning_once(f"output_attentions=True gives nothing: no layer is attention, but {mixers}.")
+            logger.warning_once(
+                f"output_attentions=True returns nothing, because no layer is attention: the mixers are {mixers}."
+            )
         if not output_attentions or not from_backend or gives_weights(backend):
             return backend
         # Masks that were made for another backend, and engines, which mask by themselves.
         if is_served(self.config, backend, cache) or isinstance(attention_mask, dict):
             raise ValueError(
-                f"attn_implementation={backend!r} gives no attention weights (output_attentions=True); call "
+                f"attn_implementation={backend!r} does not return attention weights (output_attentions=True); call "
                 "model.set_attn_implementation('eager') first."
             )
         logger.warning_once(
-            f"attn_implementation={backend!r} gives no attention weights: calls with output_attentions=True are "
-            "computed by 'eager'."
+            f"attn_implementation={backend!r} does not return attention weights: calls with output_attentions=True "
+            "are computed with 'eager'."
         )
         return "eager"
 
@@ -266,8 +268,8 @@ class TxStack(TxPreTrainedModel):
             raise ValueError("the decoder of an encoder-decoder needs encoder_hidden_states")
         if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
             raise ValueError(
-                f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are "
-                f"{source.shape[1]}: it must cover them."
+                f"the mask of the source has {mask.shape[1]} tokens, but encoder_hidden_states has "
+                f"{source.shape[1]}: they must be the same."
             )
         if isinstance(cache, EncoderDecoderCache):
             check_source(cache, self.layers[0].cross_mixer, source, self.training)
@@ -281,8 +283,8 @@ class TxStack(TxPreTrainedModel):
         if not CROSS_MIXERS.get(self.config.cross_mixer).uses_backend:
             if mask is not None and mask.ndim != 2:
                 raise ValueError(
-                    f"cross_mixer = {self.config.cross_mixer!r} takes the padding of the source as its mask, (batch, "
-                    f"source_length), not the shape {tuple(mask.shape)}."
+                    f"cross_mixer = {self.config.cross_mixer!r} needs a mask of the source of shape (batch, "
+                    f"source_length), not {tuple(mask.shape)}."
                 )
             return None if mask is None else mask.bool()
         if mask is not None and mask.ndim == 4:
@@ -301,8 +303,8 @@ def _first_real_state(states: torch.Tensor, mask: torch.Tensor | None) -> torch.
         return states[:, 0]
     if mask.ndim != 2:
         raise ValueError(
-            f"initial_state = 'encoder' takes the padding of the source as its mask, (batch, source_length), not the "
-            f"shape {tuple(mask.shape)}."
+            "initial_state = 'encoder' needs a mask of the source of shape (batch, source_length), not "
+            f"{tuple(mask.shape)}."
         )
     first = mask.long().argmax(dim=-1)
     return states[torch.arange(len(states), device=states.device), first.to(states.device)]

@@ -24,7 +24,7 @@ class Part:
         reference: the plain form that it must equal, or its import path `module:function`. Built-in parts have theirs
             in `hf_tx.conformance`.
         reads: those config fields of its kind that it reads and others do not, such as `norm_unit_offset`.
-        tp_plan: how tensor parallelism shards it: the library's styles by the names of its projections, or a function
+        tp_plan: how tensor parallelism shards it: transformers' styles by the names of its projections, or a function
             of the config that returns them. Without one it runs whole on every device.
         adapter_targets: its projections that adapters of PEFT replace when no others are named.
     """
@@ -109,7 +109,7 @@ class PartRegistry(Registry[P]):
 
 
 def shared_plan(parts: Iterable[Part], config: Any) -> dict[str, str]:
-    """Return the tensor-parallel plan of what stands at one place in the layers of a model. The library knows modules
+    """Return the tensor-parallel plan of what stands at one place in the layers of a model. transformers knows modules
     apart by their names only, so nothing is sharded where one of the parts has no plan, or two disagree."""
     plans = []
     for part in parts:

@@ -25,14 +25,14 @@ from .registry import Registry
 API_VERSION = 1
 
 State = Literal["kv", "window kv", "recurrent"]
-#: By the state of a mixer: the library's name of its cache layer.
+#: By the state of a mixer: the name in transformers of its cache layer.
 _LAYER_TYPES: dict[State | None, str] = {
     "kv": "full_attention",
     "window kv": "sliding_attention",
     "recurrent": RECURRENT_LAYER_TYPE,
     None: "full_attention",
 }
-# Names in which the library looks for the word, and then treats the backend as its own of that kind.
+# Names in which transformers looks for the word, and then treats the backend as its own of that kind.
 _WORDS_OF_THE_LIBRARY = ("flash", "sdpa", "flex_attention", "paged|")
 
 
@@ -124,7 +124,7 @@ class PluginApi:
             raise ValueError(f"{what}: state = None: a causal mixer needs a state, or it cannot generate.")
         attends = state in ("kv", "window kv")
         if fields.get("pattern") is not None and not attends:
-            raise ValueError(f"{what}: a pattern says which keys a query sees, so it needs state = 'kv'.")
+            raise ValueError(f"{what}: a pattern defines which keys a query sees, so it needs state = 'kv'.")
         if state == "window kv":
             needs = tuple(dict.fromkeys((*needs, "sliding_window")))
         mixer = Mixer(
@@ -201,12 +201,12 @@ class PluginApi:
         needs_band: bool = False,
         by_distance: bool = False,
     ) -> None:
-        """Register an attention backend in the library's own tables, so that it serves any model of the library.
+        """Register an attention backend in transformers' own tables, so that it serves any model of transformers.
 
         Args:
             name: `vendor_name`.
-            attention: with the signature of the library's attention functions.
-            mask: with that of its mask functions. Without one the library would hand out no mask at all.
+            attention: with the signature of transformers' attention functions.
+            mask: with that of its mask functions. Without one transformers would hand out no mask at all.
             supports: `supports(layer, features)` returns None when it can serve a layer with this config and these
                 features, else the reason: `refuses` of [`Backend`].
             computes: see `register_backend`, as for the rest.
@@ -219,13 +219,17 @@ class PluginApi:
         what = f"backend {name!r}"
         _check_callable(what, "attention", attention)
         if mask is None:
-            raise ValueError(f"{what}: has no mask function, so padding would be ignored; give mask=.")
+            raise ValueError(f"{what}: has no mask function, so padding would be ignored; pass mask=.")
         _check_callable(what, "mask", mask)
         for word in _WORDS_OF_THE_LIBRARY:
             if word in name:
-                raise ValueError(f"{what}: the library takes names with {word!r} for its own; choose another name.")
+                raise ValueError(
+                    f"{what}: transformers treats names with {word!r} as its own backends; choose another name."
+                )
         if unknown := set(computes or ()) - set(FEATURES):
-            raise ValueError(f"{what}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+            raise ValueError(
+                f"{what}: computes has the unknown features {sorted(unknown)}; the features are {', '.join(FEATURES)}."
+            )
         arguments = dict(
             attention=attention,
             mask=mask,
@@ -283,7 +287,7 @@ def _check_callable(what: str, argument: str, value: Any) -> None:
 
 def _check_reference(what: str, reference: Any) -> None:
     if not reference:
-        raise ValueError(f"{what}: has no reference; give the plain form that it must equal, reference=.")
+        raise ValueError(f"{what}: has no reference; pass the plain implementation that it must equal as reference=.")
     if isinstance(reference, dict):  # of a position scheme
         for place, function in reference.items():
             _check_reference(f"{what}: {place}", function)
@@ -296,11 +300,11 @@ def _check_reference(what: str, reference: Any) -> None:
 
 
 def _refuse_taken_backend(name: str, attention: Any, origin: str) -> None:
-    """The library's tables are global: another copy of hf_tx may have registered the same function there."""
+    """transformers' tables are global: another copy of hf_tx may have registered the same function there."""
     known = ALL_ATTENTION_FUNCTIONS.get(name)
 
     def place(function: Any) -> str:
         return f"{getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)}"
 
     if known is not None and place(known) != place(attention):
-        raise ValueError(f"backend {name!r} is registered by {place(known)} already; {origin} needs another name.")
+        raise ValueError(f"backend {name!r} is already registered by {place(known)}; {origin} needs another name.")

@@ -45,7 +45,7 @@ class PositionScheme(nn.Module):
         Args:
             hidden_states: gives dtype and device.
             position_ids: *Shape:* `(batch or 1, length)`, int64.
-            layer_type: the library's name for the kind of layer (`full_attention`, `sliding_attention`).
+            layer_type: the name in transformers for the kind of layer (`full_attention`, `sliding_attention`).
 
         Returns:
             What `apply_rotary` takes, or None when the scheme does not rotate.

@@ -2,7 +2,7 @@
 """The built-in position schemes. A new one is one new file that registers itself, and one import line here.
 
 Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
-rotary frequencies, which the library's own weight initialisation recomputes.
+rotary frequencies, which transformers' own weight initialisation recomputes.
 """
 
 import math
@@ -151,7 +151,7 @@ def relative_position_buckets(
 
 class RopePositions(PositionScheme):
     """Rotary position embedding (Su et al., 2021, https://huggingface.co/papers/2104.09864), with every scaling kind
-    of the library. Layer types may have parameters of their own."""
+    of transformers. Layer types may have parameters of their own."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -180,10 +180,10 @@ class RopePositions(PositionScheme):
             # The long frequencies of `longrope` are one set; those of `dynamic` change with every token.
             if last > limit and (kind == "dynamic" or (past or length) <= limit):
                 logger.warning_once(
-                    f"rope_type = {kind!r} takes other frequencies for texts of more than {limit} tokens, and a cache "
-                    "keeps keys as they were rotated: past that length, decoding with a cache gives other numbers "
-                    "than a pass over the whole text. For the same numbers pass use_cache=False, or stay within "
-                    f"{limit} tokens; other scaling kinds do not depend on the length."
+                    f"rope_type = {kind!r} uses other frequencies for texts of more than {limit} tokens, but the "
+                    "keys in a cache are already rotated: beyond this length, decoding with a cache gives other "
+                    "results than a pass over the whole text. For the same results pass use_cache=False, or stay "
+                    f"within {limit} tokens. Other rope types do not depend on the length."
                 )
 
     def rotate(
@@ -224,7 +224,7 @@ class RotaryEmbedding(nn.Module):
         make = ROPE_INIT_FUNCTIONS.get(self.rope_type, self.compute_default_rope_parameters)
         return make(self.config, device=device)
 
-    # Also called by the library's _init_weights, which looks for this name.
+    # Also called by transformers' _init_weights, which looks for this name.
     @staticmethod
     def compute_default_rope_parameters(
         config: Any, device: torch.device | None = None, **_: Any

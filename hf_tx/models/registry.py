@@ -72,7 +72,7 @@ class Registry(Generic[T]):
         """Raise ValueError if `name` is taken; `origin` is who wants it."""
         if name in self._entries:
             raise ValueError(
-                f"{self.kind} {name!r} is registered by {self._entries[name][1]} already; {origin} needs another name."
+                f"{self.kind} {name!r} is already registered by {self._entries[name][1]}; {origin} needs another name."
             )
 
     def get(self, name: str) -> T:

@@ -22,7 +22,7 @@ def _check(installed: str) -> None:
     if found is not None and tuple(map(int, found.groups())) < TRANSFORMERS:
         needed = ".".join(map(str, TRANSFORMERS))
         raise ImportError(
-            f"the code of this model needs transformers >= {needed}, and transformers {installed} is installed: "
+            f"the code of this model needs transformers >= {needed}, but transformers {installed} is installed: "
             f'pip install --upgrade "transformers>={needed}"'
         )
 

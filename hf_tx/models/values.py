@@ -42,5 +42,9 @@ def refuse_where(wrong: torch.Tensor, message: str | Callable[[], str]) -> None:
         if bool(wrong.any()):
             raise ValueError(message if isinstance(message, str) else message())
     elif wrong.device.type == "cuda" and not is_tracing(wrong):
-        text = message if isinstance(message, str) else "the inputs contradict each other; on CPU the error says how."
+        text = (
+            message
+            if isinstance(message, str)
+            else "the inputs contradict each other; run the call on the CPU, where the error says how."
+        )
         torch._assert_async(~wrong.any(), text)

@@ -14,7 +14,7 @@ from transformers.modeling_utils import PreTrainedModel
 # name a module of a plug-in may have as well: they wrap whole models.
 _ANYWHERE = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
 _WRAPPERS = re.compile(rf"^(?:(?:module|{_ANYWHERE})\.)+|(?<=\.)(?:{_ANYWHERE})\.")
-#: The same as the library's loading takes it for its own models (`key_mapping`), as far as one replacement goes.
+#: The same as transformers' loading takes it for its own models (`key_mapping`), as far as one replacement goes.
 UNWRAPPING = {_WRAPPERS.pattern: ""}
 
 
@@ -47,8 +47,8 @@ class UnwrappedNames:
         new = unwrapped(name)
         if self._found.setdefault(new, name) != name:
             raise ValueError(
-                f"the checkpoint holds {self._found[new]} and {name}, which are one weight, {new}, once with the name "
-                "of a wrapper (torch.compile, DataParallel) and once without: remove one of them."
+                f"the checkpoint contains {self._found[new]} and {name}, which are both {new}, with and without the "
+                "prefix of a wrapper (torch.compile, DataParallel): remove one of them."
             )
         return new
 
@@ -64,7 +64,7 @@ def unwrap_names(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Unwrapping(WeightRenaming):
-    """The renaming as a step of the library's loading. It is never undone by a save."""
+    """The renaming as a step of transformers' loading. It is never undone by a save."""
 
     __slots__ = ("_rename",)
 
@@ -80,7 +80,7 @@ class _Unwrapping(WeightRenaming):
 
 
 def with_unwrapping(load_config: Any) -> Any:
-    """Return the library's options of a load, with the names of wrappers taken out first."""
+    """Return transformers' options of a load, with the names of wrappers taken out first."""
     return replace(load_config, weight_mapping=[_Unwrapping(), *(load_config.weight_mapping or ())])
 
 
@@ -106,12 +106,16 @@ def refuse_empty_stacks(
         names = [f"{prefix}{name}" for name in stack.state_dict()]
         if lacking.issuperset(names):
             what = prefix.removesuffix(".").rpartition(".")[2] or "model"
-            held = f"holds {len(unexpected)} others, such as {unexpected[0]!r}" if unexpected else "holds no others"
+            held = (
+                f"has {len(unexpected)} other weights, such as {unexpected[0]!r}"
+                if unexpected
+                else "has no other weights"
+            )
             raise ValueError(
-                f"{source or 'state_dict'}: fills none of the {len(names)} weights of the {what} of "
-                f"{type(model).__name__}, such as {names[0]!r}, which would all be random; it {held}. Are these the "
-                "weights of another model? Rename what has other names (key_mapping), or make a new model "
-                "(from_config)."
+                f"{source or 'state_dict'}: has none of the {len(names)} weights of the {what} of "
+                f"{type(model).__name__}, such as {names[0]!r}, which would all be random; it {held}. These seem to "
+                "be the weights of another model: rename them with key_mapping, or create a new model with "
+                "from_config."
             )
 
 
