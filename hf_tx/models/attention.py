@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Softmax attention: the mixers `full` and `sliding`, and attention from a decoder to an encoder."""
+"""Softmax attention: the mixers `full` and `sliding`, and cross-attention."""
 
 from collections.abc import Callable
 from typing import Any

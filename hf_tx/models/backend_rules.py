@@ -2,11 +2,11 @@
 """Which attention backend computes which mechanism.
 
 A backend computes what the config defines, or raises an error that names the layer, the feature and other backends.
-What the config alone decides is checked when a model is built and when its backend is switched; what depends on a call
-is checked before its first layer. All backends compute padding, causal and bidirectional layers, windows and shared
-heads.
+What only depends on the config is checked when a model is created and when its backend is changed; what depends on a
+call is checked before its first layer. All backends support padding, causal and bidirectional layers, windows and
+shared heads.
 
-The backend of a serving engine is another kind; see `serving`.
+The backends of serving engines are different; see `serving`.
 """
 
 import inspect

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Whether a cache belongs to the inputs that come with it. A decoding step looks at shapes only."""
+"""Checks that a cache belongs to the inputs of a call. A decoding step only compares shapes."""
 
 from typing import Any
 

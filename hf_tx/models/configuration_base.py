@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The config of one stack of layers: what an encoder and a decoder have in common."""
+"""The config of one stack of layers, with the fields that encoders and decoders have in common."""
 
 import copy
 import dataclasses

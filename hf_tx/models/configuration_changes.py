@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What becomes of a stored config when its mixers change: settings go with the layers that read them."""
+"""Changes of the mixers of a stored config, which also remove settings that no layer uses any more."""
 
 from typing import Any
 

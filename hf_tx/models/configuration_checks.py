@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
+"""The rules for the fields of a config. Every message names field, value and rule."""
 
 import itertools
 import math

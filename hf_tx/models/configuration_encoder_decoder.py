@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Config of an encoder-decoder: the configs of its two stacks, and what concerns both."""
+"""Config of an encoder-decoder: the configs of its two stacks, and the fields for both."""
 
 from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
 
@@ -26,24 +26,24 @@ _SIZES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_va
 class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     r"""Config of [`TxEncoderDecoderModel`] and its heads.
 
-    Fields of the stacks are given in `encoder` and `decoder`, or with the prefix `encoder_` or `decoder_`.
+    Fields of the stacks are set in `encoder` and `decoder`, or with the prefix `encoder_` or `decoder_`.
 
     Args:
         encoder: config of the encoder, or a dict of its fields.
         decoder: config of the decoder, or a dict of its fields.
-        share_embeddings: encoder and decoder have the same token embeddings; they then need the same `vocab_size`.
-        tie_word_embeddings: the head uses the weights of the decoder's embeddings.
-        classifier_transform: a classifier of texts has a projection and a tanh before its output (BART, T5).
-        pad_token_id: id of padding. Default: the decoder's.
-        bos_token_id: id that begins a text. Default: the decoder's.
-        eos_token_id: id, or ids, that end one. Default: the decoder's.
-        decoder_start_token_id: id that the decoder begins with. Default: `pad_token_id`, as in T5.
+        share_embeddings: encoder and decoder share their token embeddings, and have the same `vocab_size`.
+        tie_word_embeddings: the head uses the weights of the embeddings of the decoder.
+        classifier_transform: a sequence classifier has a projection and a tanh before its output layer (BART, T5).
+        pad_token_id: id of the padding token. Default: that of the decoder.
+        bos_token_id: id of the token that begins a text. Default: that of the decoder.
+        eos_token_id: id, or ids, of the tokens that end a text. Default: that of the decoder.
+        decoder_start_token_id: id of the token that the decoder begins with. Default: `pad_token_id`, as in T5.
         hf_tx_version: the version that wrote the config.
         origin: see [`TxStackConfig`].
 
     Raises:
-        ValueError: an unknown keyword.
-        StrictDataclassError: a field of the wrong type, or a value that breaks a rule.
+        ValueError: if a keyword is unknown.
+        StrictDataclassError: if a field has the wrong type or an invalid value.
 
     Example:
 
@@ -116,7 +116,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     @classmethod
     def _refuse_flat(cls, key: str) -> None:
-        """Refuse a field of the stacks that does not say which of them it is for."""
+        """Check that a field of the stacks names the stack that it is for."""
         of_stacks = TxDecoderConfig._field_names() | ALIASES
         if key in of_stacks - cls._field_names() - {"vocab_size"}:
             raise ValueError(

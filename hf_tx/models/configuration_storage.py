@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How a config of any family is stored and read: unknown keys, versions, and the code that travels with it."""
+"""Saves and loads the configs of all families: unknown keys, versions, and the code that is saved with them."""
 
 import dataclasses
 import difflib
@@ -60,7 +60,7 @@ _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
 
 
 class TxConfigMixin(PushesAsAsked):
-    """How a config of any family treats unknown keys, its version, and the code that travels with it."""
+    """Unknown keys, versions, and the code that is saved with a config of any family."""
 
     #: Auto class to "module.Class" of every class that a checkpoint of this family can be loaded with.
     full_auto_map: ClassVar[dict[str, str]] = {}
@@ -101,7 +101,8 @@ class TxConfigMixin(PushesAsAsked):
 
     @classmethod
     def _clean(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return what a file says, without keys that transformers owns or that are null; refuse other unknown keys."""
+        """Return what a file says, without keys of transformers and keys that are null; other unknown keys raise an
+        error."""
         written_by = stored.get("hf_tx_version")
         check_version(written_by)
         known = cls._field_names() | _CONSTRUCTOR_KEYS
@@ -136,9 +137,10 @@ class TxConfigMixin(PushesAsAsked):
         """Build a config from a dict as files hold it; see the method of the same name in transformers.
 
         Raises:
-            ValueError: an unknown key whose value is not null, a misspelt change, or a newer major version of hf_tx.
+            ValueError: if a key is unknown and not null, a change is misspelled, or the major version of hf_tx is
+                newer.
         """
-        # transformers hands keywords of other classes through here, so only what looks like a field is refused.
+        # transformers also passes keywords of other classes here, so only names that look like a field raise an error.
         names = cls._changeable()
         for key in kwargs:
             close = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
@@ -199,10 +201,10 @@ class TxConfigMixin(PushesAsAsked):
 
 
 def check_version(written_by: str | None) -> None:
-    """Refuse a checkpoint of a newer major version.
+    """Check that a checkpoint does not have a newer major version.
 
     Raises:
-        ValueError: the code is older than the checkpoint, or what stands there is no version.
+        ValueError: if the code is older than the checkpoint, or `hf_tx_version` is not a version.
     """
     if written_by is None:
         return

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Where the tokens of a row stand: their positions, and the documents packed in one row."""
+"""The positions of the tokens of a row, and the documents that are packed in it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

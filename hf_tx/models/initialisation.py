@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Finds parameters and buffers that nothing would set: a load builds a model without memory, and what its checkpoint
-does not hold would stay as the memory happens to be."""
+"""Finds parameters and buffers that are not initialized: `from_pretrained` creates a model without memory, and tensors
+that its checkpoint does not contain would have arbitrary values."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Linear attention: mixers whose state is a matrix a head, so that time is linear in the length and decoding needs
-constant memory. They take no position scheme that works on scores: order is in their recurrence."""
+"""Linear attention: mixers whose state is a matrix per head, so that time is linear in the length and decoding needs
+constant memory. Position schemes that work on scores do not affect them; the order is in their recurrence."""
 
 import math
 from collections.abc import Callable

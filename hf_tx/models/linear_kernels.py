@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The kernels of the flash-linear-attention package, which compute the recurrences of `linear_forms` on CUDA.
 
-They are used where the package is installed, for models in half precision and rows without packed documents; they take
-float32 numbers at a lower precision, or not at all, and everything else is computed by `linear_forms`.
+They are used if the package is installed, for models in half precision and rows without packed documents. They compute
+float32 in a lower precision, or do not support it; everything else is computed by `linear_forms`.
 """
 
 import functools

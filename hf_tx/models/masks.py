@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Which keys a query sees: masks, built once for every kind of mixer in the stack, and packed documents.
+"""Attention masks, which are created once for every kind of mixer in the stack, and packed documents.
 
-Two-dimensional masks say which tokens are real (1) and which are padding (0). A four-dimensional mask of the caller,
+Two-dimensional masks have 0 for padding and 1 for other tokens. A four-dimensional mask of the caller,
 `(batch or 1, heads or 1, queries, keys)`, replaces the causal, window and padding masks of all layers: bool, where
-True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes are refused.
+True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes raise an
+error.
 """
 
 from collections.abc import Callable
@@ -279,7 +280,7 @@ def create_cross_mask(
 def check_packing(
     backend: str, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, cached: bool, documents: Documents
 ) -> None:
-    """Refuse packed documents where the backend would let them see each other.
+    """Check that the backend isolates packed documents.
 
     Raises:
         ValueError: the flash functions isolate documents only by the positions of one row without a mask or a cache.

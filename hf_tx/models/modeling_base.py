@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the models of all families share: loading, saving, backends, and initialisation."""
+"""Loading, saving, backends and initialization of all models."""
 
 import copy
 from typing import Any
@@ -31,8 +31,8 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     Args:
         config: config of the model.
-        loss_implementation: how a language-model head computes its loss: `full`, or `chunked`, which never holds the
-            logits of all positions. Also a keyword of `from_pretrained`, and an attribute; never saved.
+        loss_implementation: how a language modeling head computes its loss: `full`, or `chunked`, which never stores
+            the logits of all positions. Also an argument of `from_pretrained`, and an attribute. It is not saved.
     """
 
     base_model_prefix = "model"
@@ -101,7 +101,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         return backend
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        """Switch the backend; see the method of the same name in transformers. A refusal changes nothing.
+        """Switch the backend; see the method of the same name in transformers. If an error is raised, nothing changes.
 
         Raises:
             ValueError: the backend cannot compute a layer.
@@ -225,7 +225,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
             save_directory: folder to write to.
             is_main_process: as in transformers.
             state_dict: as in transformers.
-            push_to_hub: as in transformers; with `private`, the repository is so or nothing is sent.
+            push_to_hub: as in transformers; with `private`, an error is raised if the repository is public.
             *args: as in transformers.
             include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
                 with `trust_remote_code=True` and without hf_tx.

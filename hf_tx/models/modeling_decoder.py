@@ -252,7 +252,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
 
 
 class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
-    """A decoder that classifies a text by the state of its last real token, whichever side is padded."""
+    """A decoder that classifies a text by the state of its last token that is not padding."""
 
     def __init__(self, config: TxDecoderConfig) -> None:
         super().__init__(config)
@@ -383,7 +383,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
 
 
 class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
-    """A decoder that marks where an answer begins and ends."""
+    """A decoder for extractive question answering, which predicts where an answer begins and ends."""
 
     def __init__(self, config: TxDecoderConfig) -> None:
         super().__init__(config)

@@ -162,7 +162,7 @@ def _classifier_transform(config: TxEncoderConfig) -> nn.Module:
 
 
 class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
-    """An encoder that predicts masked tokens. In training the head is computed at labelled positions only."""
+    """An encoder that predicts masked tokens. In training the head is only computed for positions with labels."""
 
     shifts_labels = False
     labels_are_sparse = True
@@ -301,7 +301,7 @@ class TxEncoderForSequenceClassification(_TextScorer):
 
 
 class TxEncoderForMultipleChoice(_TextScorer):
-    """An encoder that chooses between several texts by the score of each."""
+    """An encoder for multiple choice, which scores each of several texts."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__(config, 1)
@@ -421,7 +421,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
 
 
 class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
-    """An encoder that marks where an answer begins and ends."""
+    """An encoder for extractive question answering, which predicts where an answer begins and ends."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__(config)

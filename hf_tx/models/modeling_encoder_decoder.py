@@ -324,7 +324,7 @@ def _refuse_packing(name: str, position_ids: torch.Tensor | None, attention_mask
 
 
 class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
-    """An encoder-decoder that writes a text for a text. The arguments are those of [`TxPreTrainedModel`]."""
+    """An encoder-decoder that generates a text from a text. The arguments are those of [`TxPreTrainedModel`]."""
 
     shifts_labels = False
     _tp_plan = {"lm_head": "colwise_gather_output"}
@@ -365,8 +365,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         return for_wrapper(self, inputs)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse continuous batching, which has no attention to an encoder; see the method of the same name in
-        transformers.
+        """Raise an error, because continuous batching does not support cross-attention; see the method of the same
+        name in transformers.
 
         Raises:
             ValueError: always.
@@ -455,8 +455,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
 
 
 class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel):
-    """An encoder-decoder that classifies a text: the decoder reads it once more, shifted right, and the state of its
-    last real token is scored (Lewis et al., 2019, section 3.1, https://huggingface.co/papers/1910.13461)."""
+    """An encoder-decoder that classifies a text: the decoder reads the text again, shifted right, and its last token
+    that is not padding is classified (Lewis et al., 2019, section 3.1, https://huggingface.co/papers/1910.13461)."""
 
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)
@@ -544,8 +544,8 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
 
 
 class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
-    """An encoder-decoder that marks where an answer begins and ends: the decoder reads the text once more, shifted
-    right, and each of its states is scored (Lewis et al., 2019, https://huggingface.co/papers/1910.13461)."""
+    """An encoder-decoder for extractive question answering: the decoder reads the text again, shifted right, and its
+    states predict where an answer begins and ends (Lewis et al., 2019, https://huggingface.co/papers/1910.13461)."""
 
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)

@@ -33,8 +33,8 @@ logger = logging.get_logger(__name__)
 class TxStack(TxPreTrainedModel):
     """Embeddings, layers and the final norm: the base model of a family.
 
-    Subclasses say whether the stack is causal (`is_causal`) and whether its layers attend to an encoder (`crosses`).
-    Inputs may be embeddings and positions made elsewhere, so that other modalities use the same stacks.
+    Subclasses define whether the stack is causal (`is_causal`) and whether its layers have cross-attention
+    (`crosses`). Inputs can also be embeddings and positions, so that other modalities can use the same stacks.
     """
 
     config: TxStackConfig
@@ -311,7 +311,7 @@ def _first_real_state(states: torch.Tensor, mask: torch.Tensor | None) -> torch.
 
 
 def pop_flags(kwargs: dict[str, Any], config: TxStackConfig) -> bool:
-    """Take the flags that the decorators have read out of what goes on to the layers; return `output_attentions`."""
+    """Remove the flags that the decorators have read from the arguments of the layers; return `output_attentions`."""
     kwargs.pop("output_hidden_states", None)
     asked = kwargs.pop("output_attentions", None)
     return bool(config.output_attentions if asked is None else asked)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a plug-in is handed: the calls by which it registers what it brings, and the parts that it may build on."""
+"""The `api` object of a plug-in: methods that register parts, and the classes that parts can build on."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -32,17 +32,17 @@ _LAYER_TYPES: dict[State | None, str] = {
     "recurrent": RECURRENT_LAYER_TYPE,
     None: "full_attention",
 }
-# Names in which transformers looks for the word, and then treats the backend as its own of that kind.
+# transformers looks for these words in names, and treats the backend as its own backend of this kind.
 _WORDS_OF_THE_LIBRARY = ("flash", "sdpa", "flex_attention", "paged|")
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """An installed plug-in, as the metadata of its distribution describes it; nothing of it is imported.
+    """An installed plug-in, described by the metadata of its distribution, without importing it.
 
     Attributes:
-        name: name of the entry point. It is the vendor that the names of the plug-in begin with.
-        distribution: the distribution that brings it.
+        name: name of the entry point. It is the prefix of the names of the plug-in.
+        distribution: the distribution that it is part of.
         version: the version of that distribution.
         target: the entry point, `module:function`.
     """
@@ -59,11 +59,11 @@ class Plugin:
 
 
 class PluginApi:
-    """Handed to the function that the entry point of a plug-in names. It collects what that function registers, and
-    nothing of it counts unless all of it is right.
+    """The argument of the function that the entry point of a plug-in names. It collects what that function registers,
+    and registers everything or, after an error, nothing.
 
-    The classes and functions among its attributes are those of the copy of hf_tx that asks. So a plug-in needs no
-    import of hf_tx, and serves the copy that came with a checkpoint as well.
+    Its classes and functions are those of the copy of hf_tx that loads the plug-in. A plug-in therefore does not
+    import hf_tx, and also works with the copy that is saved with a checkpoint.
 
     Args:
         plugin: the plug-in that registers.
@@ -100,21 +100,21 @@ class PluginApi:
         needs: tuple[str, ...] = (),
         **fields: Any,
     ) -> None:
-        """Register a mixer; see [`Mixer`] for what is not said here.
+        """Register a mixer; see [`Mixer`].
 
         Args:
             name: `vendor/name`.
-            module: built as `module(config, layer_idx, backend_config, is_causal)`.
-            state: what the cache keeps for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
-                tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. With keys
-                and values it is attention.
-            cost: how time grows with the length. Default: `quadratic` for `kv`, else `linear`.
-            is_causal: whether it can be causal. Default: unless `state` is None.
+            module: created as `module(config, layer_idx, backend_config, is_causal)`.
+            state: what the cache stores for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
+                tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. A mixer
+                with keys and values is attention.
+            cost: growth of the time with the length. Default: `quadratic` for `kv`, or else `linear`.
+            is_causal: whether it can be causal. Default: True unless `state` is None.
             needs: config fields that must be set. `sliding_window` is among them for `window kv`.
             **fields: the other fields of [`Mixer`]; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         what = f"mixer {name!r}"
         if state not in _LAYER_TYPES:
@@ -143,11 +143,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`CrossMixer`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`CrossMixer`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(CROSS_MIXERS, name, CrossMixer(module, **fields))
 
@@ -156,11 +156,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`Position`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`Position`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(POSITIONS, name, Position(module, **fields))
 
@@ -169,11 +169,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`Norm`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`Norm`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(NORMS, name, Norm(module, **fields))
 
@@ -182,11 +182,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`FeedForward`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`FeedForward`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(FEED_FORWARDS, name, FeedForward(module, **fields))
 
@@ -201,20 +201,20 @@ class PluginApi:
         needs_band: bool = False,
         by_distance: bool = False,
     ) -> None:
-        """Register an attention backend in transformers' own tables, so that it serves any model of transformers.
+        """Register an attention backend in the registries of transformers, for any model of transformers.
 
         Args:
             name: `vendor_name`.
-            attention: with the signature of transformers' attention functions.
-            mask: with that of its mask functions. Without one transformers would hand out no mask at all.
-            supports: `supports(layer, features)` returns None when it can serve a layer with this config and these
-                features, else the reason: `refuses` of [`Backend`].
+            attention: function with the signature of the attention functions of transformers.
+            mask: function with the signature of its mask functions. Without one transformers would pass no mask.
+            supports: `supports(layer, features)` returns None if it can compute a layer with this config and these
+                features, or the reason why not.
             computes: see `register_backend`, as for the rest.
             needs_band: whether it is made for layers whose keys lie in a band around the query.
             by_distance: whether it takes the bias of the positions by distance.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         what = f"backend {name!r}"
         _check_callable(what, "attention", attention)
@@ -254,12 +254,12 @@ class PluginApi:
         registry.register(name, value, self.plugin.origin)
 
     def names(self) -> dict[str, list[str]]:
-        """Return what has been registered: names by kind."""
+        """Return the registered names by kind."""
         found = {kind: list(registry) for kind, registry in self.entries.items()}
         return {kind: names for kind, names in (*found.items(), (self.backends.kind, list(self.backends))) if names}
 
     def refuse_taken(self) -> None:
-        """Raise ValueError, with both origins, if a name that has been registered here is known already."""
+        """Raise a ValueError with both origins if a name is already registered."""
         for registry in REGISTRIES:
             for name in self.entries[registry.kind]:
                 registry.refuse_taken(name, self.plugin.origin)
@@ -267,10 +267,10 @@ class PluginApi:
             _refuse_taken_backend(name, self.backends.get(name)["attention"], self.plugin.origin)
 
     def commit(self) -> None:
-        """Make what has been registered known: all of it, or nothing.
+        """Add everything to the registries, or nothing.
 
         Raises:
-            ValueError: a name is taken; both origins are named.
+            ValueError: if a name is taken; the message has both origins.
         """
         self.refuse_taken()
         for registry in REGISTRIES:
@@ -300,7 +300,8 @@ def _check_reference(what: str, reference: Any) -> None:
 
 
 def _refuse_taken_backend(name: str, attention: Any, origin: str) -> None:
-    """transformers' tables are global: another copy of hf_tx may have registered the same function there."""
+    """Check that a backend is not registered. The registries of transformers are global: another copy of hf_tx may
+    have registered the same function."""
     known = ALL_ATTENTION_FUNCTIONS.get(name)
 
     def place(function: Any) -> str:

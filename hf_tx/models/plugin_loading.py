@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Finds installed plug-ins, when a name is asked for that only they can have.
+"""Finds and loads installed plug-ins when one of their names is used.
 
-A plug-in is an entry point of the group `hf_tx.plugins`; its name is the vendor that all its names begin with, so that
-one plug-in is imported for a name, and no other. Every copy of this code in a process has registries of its own, and
-loads a plug-in into them when its own configs name it.
+A plug-in is an entry point of the group `hf_tx.plugins`; its name is the prefix of all names that it registers, so
+that only one plug-in is imported for a name. Every copy of this code in a process has its own registries, and loads a
+plug-in into them when its own configs use it.
 """
 
 import os
@@ -81,10 +81,10 @@ def find_plugin(vendor: str) -> Plugin | None:
 
 
 def collect(plugin: Plugin) -> PluginApi:
-    """Import a plug-in and let it register what it brings, without making that known.
+    """Import a plug-in and collect what it registers, without adding it to the registries.
 
     Raises:
-        ImportError: it cannot be used; the message says why, and names its origin.
+        ImportError: if it cannot be used; the message has the reason and its origin.
     """
 
     def refused(reason: str) -> ImportError:
@@ -94,7 +94,7 @@ def collect(plugin: Plugin) -> PluginApi:
         raise refused("the name of its entry point must not be empty, and must not contain '/', '.' or '_'.")
     try:
         register: Any = EntryPoint(plugin.name, plugin.target, GROUP).load()
-    except Exception as error:  # whatever a foreign module does when it is imported
+    except Exception as error:  # importing a module can raise anything
         raise refused(f"importing it raises {type(error).__name__}: {error}") from error
     written_for = getattr(register, "api_version", API_VERSION)
     if written_for != API_VERSION:
@@ -111,7 +111,7 @@ def collect(plugin: Plugin) -> PluginApi:
 
 
 def load(vendor: str) -> Plugin | None:
-    """Load the plug-in of a vendor, once: all that it registers becomes known, or nothing.
+    """Load the plug-in with this prefix, once: everything that it registers is added, or nothing.
 
     Returns:
         The plug-in, or None when none is installed.

@@ -2,7 +2,7 @@
 """The built-in position schemes. A new one is one new file that registers itself, and one import line here.
 
 Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
-rotary frequencies, which transformers' own weight initialisation recomputes.
+rotary frequencies, which the weight initialization of transformers computes again.
 """
 
 import math
@@ -24,8 +24,8 @@ SINUSOIDS = ("interleaved", "concatenated", "tensor2tensor")
 
 
 class SinusoidalPositions(PositionScheme):
-    """Fixed sines and cosines of geometric wavelengths, added to the embeddings. Computed from the position: there is
-    no last one. With `sinusoidal_type`
+    """Fixed sines and cosines of geometric wavelengths, added to the embeddings. They are computed for any position.
+    With `sinusoidal_type`
 
     - `interleaved`: sines at even features, cosines at odd ones, of wavelengths from 2 pi to 10000 * 2 pi, the end not
       included (Vaswani et al., 2017, section 3.5, https://huggingface.co/papers/1706.03762),
@@ -59,7 +59,7 @@ class SinusoidalPositions(PositionScheme):
 
 
 class LearnedPositions(PositionScheme):
-    """One learned vector a position, added to the embeddings (Gehring et al., 2017,
+    """One learned vector per position, added to the embeddings (Gehring et al., 2017,
     https://huggingface.co/papers/1705.03122). Positions end at `max_position_embeddings`."""
 
     has_embedding = True
@@ -74,8 +74,8 @@ class LearnedPositions(PositionScheme):
 
 
 class AlibiPositions(PositionScheme):
-    """A penalty that grows linearly with the distance, with one slope a head (Press et al., 2022,
-    https://huggingface.co/papers/2108.12409). In bidirectional layers both sides are penalised alike."""
+    """A penalty that grows linearly with the distance, with one slope per head (Press et al., 2022,
+    https://huggingface.co/papers/2108.12409). In bidirectional layers both sides have the same penalty."""
 
     has_bias = True
 
@@ -118,20 +118,20 @@ class RelativePositions(PositionScheme):
 
 
 class LearnedRelativePositions(LearnedPositions, RelativePositions):
-    """Both: a learned vector a position at the embeddings, and a learned bias of distances at the scores (Song et al.,
-    2020, https://huggingface.co/papers/2004.09297)."""
+    """Both: a learned vector per position, added to the embeddings, and a learned bias of distances, added to the
+    scores (Song et al., 2020, https://huggingface.co/papers/2004.09297)."""
 
 
 def relative_position_buckets(
     distance: torch.Tensor, is_causal: bool, num_buckets: int, max_distance: int
 ) -> torch.Tensor:
-    """Sort distances into buckets.
+    """Assign distances to buckets.
 
     Args:
         distance: key index minus query index. *Shape:* any, int64.
         is_causal: all buckets serve keys at or before the query; otherwise the upper half serves keys after it.
-        num_buckets: how many buckets there are.
-        max_distance: this distance and all beyond it share the last bucket of their side.
+        num_buckets: number of buckets.
+        max_distance: this distance and all larger ones share the last bucket of their side.
 
     Returns:
         Bucket numbers in `[0, num_buckets)`. *Shape:* that of `distance`, int64.
@@ -195,8 +195,8 @@ class RopePositions(PositionScheme):
 
 
 class RotaryEmbedding(nn.Module):
-    """The frequencies of one set of rope parameters. They stay in float32 whatever the dtype of the model, since a
-    rounded frequency lets distant positions coincide.
+    """The frequencies of one set of rope parameters. They are float32 for any dtype of the model, because
+    distant positions would coincide with rounded frequencies.
 
     Args:
         config: a config, or a view of it, whose `rope_parameters` are one flat set.
@@ -264,10 +264,10 @@ def apply_rotary(
 
     Args:
         states: queries or keys. *Shape:* `(batch, heads, length, head_dim)`, floating point.
-        cos: cosines. *Shape:* `(batch or 1, 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the features beyond
-            it pass unchanged (partial rotary).
+        cos: cosines. *Shape:* `(batch or 1, 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the other
+            features do not change (partial rotary).
         sin: sines, negative for the first of a pair. *Shape:* like `cos`.
-        interleaved: a pair is two neighbours (GPT-J), not one feature of each half (GPT-NeoX, Llama).
+        interleaved: a pair is two neighboring features (GPT-J), not one feature of each half (GPT-NeoX, Llama).
 
     Returns:
         *Shape:* `(batch, heads, length, head_dim)`.

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the layers of a stack read besides the hidden states, prepared once a call: positions, documents, masks, biases
-and rotations."""
+"""The inputs of the layers in addition to the hidden states, which are prepared once per call: positions, documents,
+masks, biases and rotations."""
 
 from typing import Any
 

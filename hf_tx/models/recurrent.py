@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Recurrent networks as mixers: Elman's, LSTM and GRU, on torch's own kernels."""
+"""Recurrent networks as mixers: Elman networks, LSTM and GRU, with the kernels of PyTorch."""
 
 import math
 from dataclasses import dataclass

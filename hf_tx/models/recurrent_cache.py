@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The cache layer of mixers whose state has a constant size.
 
-transformers' own layer for such states does not count tokens, so a cache of nothing else has no length; it forgets
-that it was filled; and it cannot be copied for beams. This one is a layer of transformers' caches in every respect.
+The layer of transformers for such states does not count tokens, so a cache with only such layers has no length. It
+does not record that it was filled, and cannot be copied for beams. This layer works in the caches of transformers.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
         self.cumulative_length: Any = 0 if max_cache_len is None else torch.tensor(0, dtype=torch.int64)
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        """Make room for the state of a static cache."""
+        """Allocate the state of a static cache."""
         states = kwargs["recurrent_states"] if "recurrent_states" in kwargs else args[0]
         self.dtype, self.device = states.dtype, states.device
         self.batch_size = states.shape[0]
@@ -90,7 +90,7 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
         return self.recurrent_states[0]  # type: ignore[return-value]
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse keys and values."""
+        """Raise an error, because this layer does not store keys and values."""
         raise ValueError("a layer with a state of constant size does not store keys and values.")
 
     def get_seq_length(self) -> Any:
@@ -116,7 +116,7 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
             self.cumulative_length.zero_()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to go back: a state does not know what it was before."""
+        """Raise an error, because tokens cannot be removed from a state."""
         if tokens_to_remove != 0:
             raise RuntimeError(
                 "a cache with recurrent or linear layers cannot be cropped, because tokens cannot be removed from a "

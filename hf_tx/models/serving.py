@@ -1,10 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Serving engines: vLLM, and continuous batching (`generate_batch`).
 
-An engine lays the tokens of many requests end to end in one row, keeps their keys and values in pages of its own (Kwon
-et al., 2023, https://huggingface.co/papers/2309.06180), and decides itself which of them a query sees. No mask is made
-for it, positions that begin again are another request and no packed document, and it has no place for a state that is
-not keys and values. `backend_rules` says which backends are those of an engine.
+An engine puts the tokens of many requests into one row, stores their keys and values in its own pages (Kwon et al.,
+2023, https://huggingface.co/papers/2309.06180), and masks them itself. No mask is made for it, positions that restart
+are another request and not a packed document, and it only stores keys and values. `backend_rules` defines which
+backends are those of an engine.
 """
 
 from typing import Any

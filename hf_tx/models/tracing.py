@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Whether a call is recorded as a graph, so that values of tensors cannot be looked at."""
+"""Detects whether a call is traced to a graph, so that values of tensors cannot be read."""
 
 from typing import Any
 

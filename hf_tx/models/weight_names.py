@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Names of weights in checkpoints: wrappers are no part of them, and a load that fills nothing is an error."""
+"""Names of weights in checkpoints: removes prefixes of wrappers, and checks that a load fills weights."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -87,17 +87,17 @@ def with_unwrapping(load_config: Any) -> Any:
 def refuse_empty_stacks(
     model: PreTrainedModel, lacking: Iterable[str], unexpected: Iterable[str], source: Any
 ) -> None:
-    """Check that a load has filled a weight at least of each stack: what begins anew is a head or some layers, and not
-    the whole of an encoder or a decoder.
+    """Check that a load has filled at least one weight of each stack: a head or some layers can be new, but not a
+    whole encoder or decoder.
 
     Args:
         model: the model.
         lacking: names of the weights that the load has not filled.
         unexpected: names of those that have no place in the model.
-        source: where the weights come from; None: they were given as a state dict, which may be empty to get new ones.
+        source: where the weights come from; None for a state dict, which can be empty to create new weights.
 
     Raises:
-        ValueError: nothing of a stack was filled.
+        ValueError: if no weight of a stack was filled.
     """
     lacking, unexpected = set(lacking), sorted(unexpected)
     if source is None and not unexpected and lacking.issuperset(model.state_dict()):

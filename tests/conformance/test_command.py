@@ -71,7 +71,7 @@ def test_what_a_model_claims_is_a_failure_where_it_does_not_hold(
         (["model", "transformers:NoSuchModel"], "NoSuchModel"),
         (["model", "no_such_module:Model"], "no_such_module"),
         (["model", "transformers:LlamaForCausalLM", "--offers", "packed"], "the optional checks are"),
-        (["mixer", "full", "--settings", "{"], "--settings {: is no JSON"),
+        (["mixer", "full", "--settings", "{"], "--settings { is not JSON"),
         (["mixer", "full", "--settings", "3"], "must be a JSON object"),
         (["mixer", "full", "--expect", "causality"], "must have the form CHECK=REASON"),
         (["mixer", "full", "--expect", "causalty=x"], "'causalty', which is none of the checks"),

@@ -175,7 +175,7 @@ def test_a_broken_file_is_named_and_nothing_is_left(
             "mixers, context: cannot be used when converting to transformers",
         ),
         (["--dtype", "bf16"], "dtype = 'bf16': must be the name of a torch dtype, such as 'bfloat16'"),
-        (["--config-changes", '{"a'], '--config-changes {"a: is no JSON: '),
+        (["--config-changes", '{"a'], '--config-changes {"a is not JSON: '),
         (["--config-changes", "[1]"], "--config-changes [1] must be a JSON object"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_head_that_was_never_trained_is_refused(tmp_path):
     build("encoder", vocab_size=len(TOKENIZER)).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     with pytest.raises(
-        ValueError, match="lacks 2 weights .*'score.bias', which would be random: it was not trained for"
+        ValueError, match="does not have 2 weights .*'score.bias', which would be random: it was not trained for"
     ):
         load_model(str(tmp_path), "sequence-classification")
 

@@ -62,7 +62,7 @@ FAULTS = {
     ),
     "weights_missing": (
         tensors(lambda held: held.pop("model.norm.weight")),
-        "weights: model.safetensors: tensors are missing: model.norm.weight",
+        "weights: model.safetensors: tensors of the model are missing: model.norm.weight",
     ),
     "weights_left_over": (
         tensors(lambda held: held.update(spare=torch.zeros(2))),
@@ -73,8 +73,8 @@ FAULTS = {
         written("tokenizer_config.json", "{}"),
         "files: tokenizer_config.json: the tokenizer cannot be loaded: ",
     ),
-    "no_class": (config(architectures=["Nothing"]), "weights: config.json: architectures = ['Nothing']: names no"),
-    "code_gone": (without("modeling_decoder.py"), "code: modeling_decoder.py: auto_map['AutoModel'] names it, and"),
+    "no_class": (config(architectures=["Nothing"]), "weights: config.json: architectures = ['Nothing']: the class is not"),
+    "code_gone": (without("modeling_decoder.py"), "code: modeling_decoder.py: auto_map['AutoModel'] names this file, but"),
     "import_gone": (without("norms.py"), "norms.py"),
     "code_broken": (
         written("modeling_decoder.py", "class :"),

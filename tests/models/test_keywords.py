@@ -148,7 +148,7 @@ def test_a_backend_takes_what_it_names(monkeypatch):
         model = build("decoder", "acme_strong")
         model(tokens(1, 3), strength=3)
         assert seen == [3, 3]
-        with pytest.raises(TypeError, match=r"'strengths'.*attn_implementation='acme_strong' does not read"):
+        with pytest.raises(TypeError, match=r"'strengths'.*attn_implementation='acme_strong' does not accept"):
             model(tokens(1, 3), strengths=3)
         # Of one that is only in the library's tables, nothing is known.
         del DECLARED["acme_strong"]

@@ -705,7 +705,7 @@ def test_weights_of_a_layer_may_have_any_dtype():
 
 def test_a_mask_of_other_rows_and_an_empty_input_are_refused():
     model = build("decoder", mixers="lstm,full")
-    with pytest.raises(ValueError, match="attention_mask has 1 rows, the input 2"):
+    with pytest.raises(ValueError, match="attention_mask has 1 rows, but the input has 2"):
         model(tokens(2, 4), attention_mask=torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(ValueError, match="no tokens"):
         model(tokens(2, 4)[:, :0])

@@ -178,7 +178,7 @@ def test_an_engine_declares_what_it_computes() -> None:
         assert "it has no attention sinks" in refusal(config, "acme")
         register_engine("acme", computes=["attention sinks"])
         assert refusal(config, "acme") is None
-        with pytest.raises(ValueError, match=r"computes \['sink'\]; the features are"):
+        with pytest.raises(ValueError, match=r"computes has the unknown features \['sink'\]; the features are"):
             register_engine("acme", computes=["sink"])
     finally:
         del BACKENDS["acme"]

@@ -61,7 +61,7 @@ def test_a_good_one(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
 PROBLEMS = {
     "nothing": ("pass", "registers nothing"),
-    "broken": ("raise RuntimeError('boom')", "its registration raises RuntimeError: boom"),
+    "broken": ("raise RuntimeError('boom')", "its register function raises RuntimeError: boom"),
     "no module": (GOOD.replace("plugin_acme_tx:plain", "nowhere:plain"), "'nowhere:plain' raises ModuleNotFoundError"),
     "no function": (GOOD.replace(":plain", ":plane"), "'plugin_acme_tx:plane' raises AttributeError"),
     "no reference": (GOOD.replace(":plain", ":PARTS"), "'plugin_acme_tx:PARTS' is 3, which is not a function"),

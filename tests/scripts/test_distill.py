@@ -182,7 +182,7 @@ def test_an_original_of_the_library(script, here, theirs, config):
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),
         (["--mixers", "sliding"], "sliding_window"),
         (["--mixers", "full"], "no layer of the changed model computes anything else in 32 tokens"),
-        (["--config-changes", "{"], "--config-changes {: is no JSON"),
+        (["--config-changes", "{"], "--config-changes { is not JSON"),
         (["--config-changes", "[1]"], "--config-changes [1] must be a JSON object"),
         (["--config-changes", '{"hiden_size": 8}'], "has no field 'hiden_size'. Did you mean 'hidden_size'?"),
         (["--config-changes", '{"colour": 8}'], "has no field 'colour'"),
