@@ -310,7 +310,7 @@ def run_attention(
 
     Args:
         mixers: names of mixers. What is no attention is measured once, whatever the backends.
-        implementations: names of backends; a pair that is refused is left out, and the reason printed.
+        implementations: names of backends; a pair that raises an error is skipped, and the reason is printed.
         lengths: tokens of the texts.
         repeats: timed runs of each.
         threads: threads of torch; 0: as torch chooses.

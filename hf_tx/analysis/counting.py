@@ -88,7 +88,7 @@ class ProductCounter(TorchDispatchMode):
             flops = self.formulas[packet](*args, **kwargs, out_val=result)
             self.total += flops
             self.mixing += 0 if any(self._are_weights(args[:3])) else flops
-        elif packet is not torch.ops.aten.embedding:  # what it looks up stands for the tokens
+        elif packet is not torch.ops.aten.embedding:  # embeddings that are looked up represent the tokens
             sources = self._are_weights((args, kwargs))
             if sources and all(sources):
                 for leaf in tree_leaves(result):

@@ -357,7 +357,7 @@ def _convert(state: dict[str, Any], plan: Plan, clones: bool, lays_out: bool) ->
         state: theirs.
         plan: which are which.
         clones: every tensor gets a storage of its own.
-        lays_out: those do whose elements stand in another order here than there.
+        lays_out: copy tensors whose elements have another order in memory than in the source.
     """
     converted: dict[str, Any] = {}
     for match in plan.matches:

@@ -62,7 +62,7 @@ def rope(partial: bool = False) -> Entry:
         parameters = _known(config.rope_parameters)
         kinds = set(getattr(config, "layer_types", None) or ())
         nested = {name: _known(own) for name, own in config.rope_parameters.items() if isinstance(own, dict)}
-        for own in nested.values():  # of which yarn reads this beside them
+        for own in nested.values():  # yarn also uses this field
             own.pop("truncate", None)
             own |= {"truncate": parameters["truncate"]} if "truncate" in parameters else {}
         for own in nested.values() or [parameters]:

@@ -43,7 +43,7 @@ FIELDS = (
     unread("initializer_factor", "initializer_range"),
 )
 
-# The original T5 scales the states before its head; mT5 and v1.1 do not, and UMT5 as it is told.
+# The original T5 scales the states before its head; mT5 and v1.1 do not, and for UMT5 the config decides.
 SCALE = computed(
     "scale_decoder_outputs",
     "decoder.logit_scale",

@@ -20,9 +20,9 @@ class Rule:
 
     Attributes:
         theirs: its name.
-        ours: the names of ours, in the order in which their weights stand in it.
+        ours: the names of ours, in the order of their weights in it.
         transposed: it is a Conv1D, whose weight is the transpose of a linear layer's.
-        by_head: the parts stand one after the other for every head, not once.
+        by_head: the parts are stored one after the other for every head.
         row: its tensor has a first dimension of 1 that ours lacks.
     """
 
@@ -52,7 +52,7 @@ class Rule:
 
     @property
     def reorders(self) -> bool:
-        """Whether the elements of ours stand in another order in memory than theirs."""
+        """Whether our elements have another order in memory than theirs."""
         return self.transposed or self.by_head
 
     def to_ours(self, theirs: list[torch.Tensor], shapes: list[torch.Size], heads: int) -> list[torch.Tensor]:

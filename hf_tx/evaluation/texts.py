@@ -250,7 +250,7 @@ def _gives_back(tokenizer: PreTrainedTokenizerBase, before: list[int], new: list
 
 
 def _unread(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Yield the pieces of a text that no token stands for. Spaces are told by where words are cut."""
+    """Yield the pieces of a text without a token, apart from spaces."""
     end = 0
     for start, stop in [*sorted(spans), (len(text), len(text))]:
         if start > end and (piece := "".join(text[end:start].split())):

@@ -151,7 +151,7 @@ class ComparisonRecord:
         return next(cost for cost in self.costs if cost.mixers == mixers)
 
     def of(self, mixers: str, equal: str) -> list[Training]:
-        """Return the trainings of mixers at equal data or time, one a seed."""
+        """Return the trainings of mixers at equal data or time, one per seed."""
         return [each for each in self.trainings if each.mixers == mixers and equal in each.equal]
 
     def bits_per_byte(self, mixers: str, equal: str, text: str) -> tuple[float, float]:

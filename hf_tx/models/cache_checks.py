@@ -112,7 +112,7 @@ def check_room(cache: Cache, windows: list[int | None], held: int, length: int) 
         size = getattr(layer, "max_cache_len", None)
         if size is None or isinstance(layer, LinearAttentionCacheLayerMixin):
             continue
-        # A layer with a window drops what is behind it, and needs no more room than that.
+        # A layer with a window drops older tokens, and does not need more space.
         if size < held + length and not (layer.is_sliding and window is not None and size >= window):
             raise ValueError(
                 f"the static cache has space for {size} tokens, of which {held} are used, but the input has "
@@ -148,7 +148,7 @@ def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, t
         keys = mixer.project_source(source)[0]
     layer: Any = cache.cross_attention_cache.layers[0]
     held = layer.keys
-    if getattr(layer, "is_compileable", False):  # with room for a longer source
+    if getattr(layer, "is_compileable", False):  # with space for a longer source
         held = held[:, :, : keys.shape[2]]
     same = held.shape == keys.shape
     if same and not training and may_look_at(keys):

@@ -160,7 +160,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     qk_norm_scope: str = "head"
     position_type: str | None = None
     position_options: dict[str, dict[str, Any]] | None = None
-    # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
+    # With a factory, there is no class attribute, so that a config without rope does not have the field.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
     rope_interleaved: bool = False
     relative_attention_num_buckets: int = 32

@@ -293,7 +293,7 @@ def check_rope(config: Any, parameters: dict[str, Any]) -> None:
 
 
 def check_rope_nesting(parameters: Any, layer_types: list[str]) -> None:
-    """Check that rope parameters are one flat dict, or one dict for each type of layer and nothing beside them."""
+    """Check that rope parameters are one flat dict, or one dict for each type of layer and nothing else."""
     items = (parameters or {}).items()
     if not any(isinstance(value, dict) or key.endswith("_attention") for key, value in items):
         return

@@ -80,7 +80,7 @@ class TxConfigMixin(PushesAsAsked):
         if type(self) is not type(other):
             return False
         mine, theirs = self.to_dict(), other.to_dict()  # type: ignore[attr-defined]
-        # Where a config was read from, and what lies beside it there, is no setting.
+        # The folder of a config, and the other files in it, are no settings.
         return all(mine.get(key) == theirs.get(key) for key in {*mine, *theirs} - {"_name_or_path", "auto_map"})
 
     __hash__ = None  # type: ignore[assignment]
@@ -170,7 +170,7 @@ class TxConfigMixin(PushesAsAsked):
     def save_pretrained(
         self, save_directory: Any, push_to_hub: bool = False, include_code: bool | None = None, **kwargs: Any
     ) -> None:
-        """Save the config, with the code of the model beside it; see the method of the same name in transformers.
+        """Save the config together with the code of the model; see the method of the same name in transformers.
 
         Args:
             save_directory: folder to write to.

@@ -135,7 +135,7 @@ class LanguageModelHead:
         return chunked_cross_entropy(hidden_states, labels, self.compute_logits, vocab_size, num_items), None
 
     def _full_loss(self, logits: torch.Tensor, targets: "Targets") -> torch.Tensor:
-        # A loss that shifts labels by itself is told by `shift_labels` not to.
+        # With `shift_labels`, a loss function does not shift the labels itself.
         kwargs = {"shift_labels": targets.of_positions} if self.loss_type != "ForMaskedLM" else {}  # type: ignore[attr-defined]
         return self.loss_function(  # type: ignore[attr-defined]
             logits=logits,

@@ -100,7 +100,7 @@ class LinearMixer(nn.Module):
         log_decay, beta = self.gates(hidden_states)
         with maybe_autocast(hidden_states.device.type, enabled=False):
             if segments.real is not None:
-                # Nothing of a padding token reaches the state, whatever stands in it.
+                # Padding tokens, whatever their values, do not reach the state.
                 real = segments.real[:, None, :, None]
                 key, value = key.masked_fill(~real, 0.0), value.masked_fill(~real, 0.0)
                 log_decay = None if log_decay is None else torch.where(real, log_decay, 0.0)

@@ -14,7 +14,7 @@ from transformers.utils.import_utils import is_flash_linear_attention_available
 
 from .linear_forms import recurrence
 
-# By the kind of decay (none, one a head, one a feature) and whether the delta rule applies.
+# By the kind of decay (none, one per head, one per feature) and whether the delta rule applies.
 _KERNELS = {
     ("none", False): "fla.ops.simple_gla:chunk_simple_gla",
     ("head", False): "fla.ops.simple_gla:chunk_simple_gla",

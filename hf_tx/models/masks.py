@@ -184,7 +184,7 @@ def _by_rank(
     rule: Callable[..., Any], ranks: torch.Tensor, past: int | torch.Tensor, documents: Documents | None
 ) -> Callable[..., Any]:
     """Return a rule over ranks, counted from the first token of the query's document, as a rule over indices."""
-    last = ranks.shape[1] - 1  # what lies behind it are slots of a static cache that nothing has been written to
+    last = ranks.shape[1] - 1  # after it are empty slots of a static cache
 
     def rule_over_indices(b: Any, h: Any, q: Any, kv: Any) -> Any:
         query, key = ranks[b, q.clamp(max=last)], ranks[b, kv.clamp(max=last)]

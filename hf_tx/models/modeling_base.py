@@ -76,7 +76,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     # --------------------------------------------------------------------------------------------------- backends
     @classmethod
     def _from_config(cls, config: PreTrainedConfig, **kwargs: Any) -> Any:
-        # The backend stands in the config: one that is asked for here is not that of other models on the same config.
+        # The backend is stored in the config: the requested one must not change other models with the same config.
         return super()._from_config(copy.deepcopy(config) if "attn_implementation" in kwargs else config, **kwargs)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
@@ -227,7 +227,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
             state_dict: as in transformers.
             push_to_hub: as in transformers; with `private`, an error is raised if the repository is public.
             *args: as in transformers.
-            include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
+            include_code: also save the code of the model, and the `auto_map` with which others load it
                 with `trust_remote_code=True` and without hf_tx.
             **kwargs: as in transformers.
 

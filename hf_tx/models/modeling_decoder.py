@@ -80,19 +80,20 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, past + length)`. Or what
-                every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it sees the
-                key) or floating point (added to the scores); it replaces the causal and window masks of all layers.
-            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing
-                of the earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
+            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, past + length)`. Or the
+                keys that every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it
+                sees the key) or floating point (added to the scores); it replaces the causal and window masks of all
+                layers.
+            position_ids: zero-based positions. Where they restart at 0, a new document begins, which does not see
+                earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
             cache: states of earlier tokens, updated in place.
             inputs_embeds: embeddings instead of `input_ids`. *Shape:* `(batch, length, embedding_size)`.
             use_cache: return a cache. Default: `config.use_cache`.
             token_type_ids: types of the tokens. *Shape:* `(batch, length)`, int64.
-            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that begin again. *Shape:*
+            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that restart. *Shape:*
                 `(batch, length)`, int.
-            is_causal: False lets every position see all others, as an encoder does; biases of the positions stay
-                those of a decoder. Default: True.
+            is_causal: False: every position sees all others, as in an encoder; position biases are still those of a
+                decoder. Default: True.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
 
         Returns:
@@ -160,7 +161,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return for_wrapper(self, inputs, attention_mask)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Start what `generate_batch()` and servers give their requests to; see the method of the same name in
+        """Create the manager of the requests of `generate_batch()` and servers; see the method of the same name in
         transformers.
 
         Raises:
@@ -170,8 +171,8 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return super().init_continuous_batching(*args, **kwargs)
 
     def generate_batch(self, inputs: list[list[int]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Answer many requests at once; see the method of the same name in transformers, which leaves failed ones
-        empty.
+        """Generate for many requests at once; see the method of the same name in transformers, which leaves failed
+        ones empty.
 
         Args:
             inputs: the tokens of every request.
@@ -180,7 +181,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
 
         Raises:
             ValueError: continuous batching cannot compute a layer of this model.
-            RuntimeError: no request was answered. When some were, the others are told in the log.
+            RuntimeError: if no request succeeded. If some did, the others are logged.
         """
         answers = super().generate_batch(inputs, *args, **kwargs)
         errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}

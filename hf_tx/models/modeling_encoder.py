@@ -98,16 +98,16 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, length)`. Or what every
-                query sees: *Shape:* `(batch or 1, heads or 1, length, length)`, bool (True: it sees the key) or
-                floating point (added to the scores); it replaces the window masks of all layers.
+            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, length)`. Or the keys
+                that every query sees: *Shape:* `(batch or 1, heads or 1, length, length)`, bool (True: it sees the
+                key) or floating point (added to the scores); it replaces the window masks of all layers.
             token_type_ids: types of the tokens. *Shape:* `(batch, length)`, int64.
-            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing
-                of the others. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
+            position_ids: zero-based positions. Where they restart at 0, a new document begins, which does not see
+                the others. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
             inputs_embeds: embeddings instead of `input_ids`. *Shape:* `(batch, length, embedding_size)`.
-            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that begin again. *Shape:*
+            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that restart. *Shape:*
                 `(batch, length)`, int.
-            is_causal: only False: an encoder is bidirectional.
+            is_causal: must be False or None, because an encoder is bidirectional.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
 
         Returns:

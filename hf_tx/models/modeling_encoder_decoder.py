@@ -124,8 +124,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
 
         Args:
             tokens: *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens; the start token then stands before the first of them, whichever side is
-                padded. *Shape:* `(batch, length)`.
+            attention_mask: 1 for real tokens; the start token is before the first of them, for padding on either side.
+                *Shape:* `(batch, length)`.
 
         Raises:
             ValueError: the config names no start token, or no padding to put in place of -100.
@@ -184,7 +184,7 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
 
 
 class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
-    """An encoder and the decoder that attends to it, without a head. The arguments are those of
+    """An encoder-decoder without a head. The arguments are those of
     [`TxPreTrainedModel`]."""
 
     def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
@@ -243,7 +243,7 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             `encoder_last_hidden_state`, *Shape:* `(batch, source_length, encoder_hidden_size)`.
 
         Raises:
-            ValueError: packed documents, which the attention to the encoder cannot isolate; and as in
+            ValueError: if documents are packed, which cross-attention cannot isolate; and as in
                 [`TxDecoderModel.forward`].
         """
         _refuse_packing("position_ids", position_ids, attention_mask)
@@ -349,8 +349,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
     ) -> dict[str, Any]:
         """Prepare a step of `generate()`; see the method of the same name in transformers.
 
-        When generation goes on from a cache, the decoder's text is always given whole, since it must begin with the
-        start token; what the cache holds of it is not read again.
+        When generation continues with a filled cache, the whole text of the decoder is passed, because it must begin
+        with the start token. Tokens in the cache are not computed again.
         """
         past = int(cache.get_seq_length()) if is_first_iteration and cache is not None else 0
         if next_sequence_length is None and 0 < past < input_ids.shape[1]:

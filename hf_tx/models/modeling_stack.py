@@ -136,11 +136,11 @@ class TxStack(TxPreTrainedModel):
 
     # ---------------------------------------------------------------------------------------------------- forward
     def _backend(self, output_attentions: bool, cache: Cache | None, attention_mask: Any) -> str:
-        """Return the attention implementation of a call: that of the config, or `eager`, with a warning, where the
-        caller wants attention weights and that has none.
+        """Return the attention implementation of a call: that of the config, or `eager`, with a warning, if the
+        caller requests attention weights and it does not return them.
 
         Raises:
-            ValueError: it cannot compute the call, or give way to `eager`.
+            ValueError: if it cannot compute the call, and `eager` cannot replace it.
         """
         backend = self.config._attn_implementation
         check_training(self, backend)
@@ -189,13 +189,13 @@ class TxStack(TxPreTrainedModel):
             inputs_embeds: embeddings, or None.
             cache: that of the stack, or of an encoder-decoder.
             is_causal: whether the layers are causal in this call.
-            output_attentions: whether the caller wants the attention weights. A backend that has none gives way to
-                `eager` for this call, with a warning.
+            output_attentions: whether attention weights are requested. A backend that does not return them is replaced
+                by `eager` for this call, with a warning.
             token_type_ids: types of the tokens, or None.
             seq_idx: numbers of packed documents, or None.
-            encoder_hidden_states: what the layers attend to as well.
+            encoder_hidden_states: states of the encoder, for cross-attention.
             encoder_attention_mask: padding of the source; or a mask of four dimensions.
-            **kwargs: what goes on to the layers.
+            **kwargs: arguments of the layers.
 
         Returns:
             *Shape:* `(batch, length, output_size)`; and the auxiliary losses by name, or None where no part has any.

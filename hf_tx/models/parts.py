@@ -73,7 +73,7 @@ class PartRegistry(Registry[P]):
         return None if kind is None else kind(**(getattr(config, self.options_field) or {}).get(name, {}))
 
     def build(self, config: Any, name: str, *arguments: Any) -> Any:
-        """Build a part: `module(config, *arguments)`, with its options behind them where it has any.
+        """Build a part: `module(config, *arguments)`, followed by its options if it has any.
 
         Returns:
             The module, or None for a part that is nothing.

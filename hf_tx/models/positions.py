@@ -164,18 +164,18 @@ class RopePositions(PositionScheme):
             rotary.rope_type: rotary.changes_at for rotary in self.rotary_emb.values() if rotary.changes_at is not None
         }
 
-    def warn_of_changes(self, past: int | torch.Tensor, length: int, room: int | None) -> None:
-        """Warn once where a cache holds keys that were rotated by other frequencies than a longer text has.
+    def warn_of_changes(self, past: int | torch.Tensor, length: int, size: int | None) -> None:
+        """Warn once if a cache has keys that were rotated with other frequencies than those of a longer text.
 
         Args:
             past: tokens in the cache.
             length: of the input.
-            room: length of a static cache, of which only the device knows how much it holds: its first call warns of
-                all that fits into it.
+            size: size of a static cache. The number of tokens in it is only known on the device, so the first call
+                warns for the whole size.
         """
         if is_tracing() or not isinstance(past, int):
             return
-        last = past + length if past else room or 0
+        last = past + length if past else size or 0
         for kind, limit in self.changes.items():
             # The long frequencies of `longrope` are one set; those of `dynamic` change with every token.
             if last > limit and (kind == "dynamic" or (past or length) <= limit):

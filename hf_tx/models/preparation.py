@@ -20,7 +20,7 @@ from .serving import masks_of_engine, past_length
 from .tracing import is_tracing
 from .values import may_look_at, refuse_where
 
-#: Under this name, which no mixer can have, stand biases that were made with the masks of a step.
+#: The key of biases that were made with the masks of a step; no mixer can have this name.
 _BIASES = "position biases"
 
 
@@ -33,7 +33,7 @@ def position_keys(config: TxStackConfig) -> list[str]:
 
 
 class Plan:
-    """What a config says of the layers of a stack, for all calls.
+    """Properties of the layers of a stack that are the same for all calls.
 
     Args:
         config: config of the stack.
@@ -103,7 +103,7 @@ class Preparation:
         documents: the documents packed in the rows, or None.
         masks: what the backend's mask function made, by the key of the group.
         biases: of the positions, by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance `(heads,
-            length + keys - 1)` for backends that take them so; where padding may stand between tokens, `(batch,
+            length + keys - 1)` for backends that take them so; if padding can be between tokens, `(batch,
             heads, length, keys)`.
 
     Raises:
@@ -167,9 +167,9 @@ class Preparation:
             self.masks = self._masks(is_causal)
         self.biases = self.masks[_BIASES] if _BIASES in self.masks else self._make_biases()
         if cache is not None and not served:
-            room = cache.get_max_length() if getattr(cache, "is_compileable", False) else None
+            size = cache.get_max_length() if getattr(cache, "is_compileable", False) else None
             for key in plan.changing:
-                positions[key].warn_of_changes(self._past, self._length, room)
+                positions[key].warn_of_changes(self._past, self._length, size)
 
     # ------------------------------------------------------------------------------------------------------ checks
     def _check_lengths(self, position_ids: torch.Tensor | None, served: bool, ahead: bool) -> None:
@@ -177,8 +177,8 @@ class Preparation:
         padding, cache, length = self._padding, self._cache, self._length
         if padding is not None and padding.shape[0] != self._rows:
             raise ValueError(f"attention_mask has {padding.shape[0]} rows, but the input has {self._rows}.")
-        # What a static cache holds only its device knows. Where its rows go on with several tokens, a mask may have
-        # to be cut, and the device is asked.
+        # The number of tokens in a static cache is only known on its device. It is read if a call has several tokens,
+        # because a mask may have to be cut.
         wider = padding is not None and length > 1 and padding.shape[1] > length
         held = tokens_held(self._past, wider)
         is_static = getattr(cache, "is_compileable", False)

@@ -59,7 +59,7 @@ class Registry(Generic[T]):
 
         Args:
             name: the name that a config uses.
-            value: what stands behind it.
+            value: its implementation.
             origin: who registers it; both origins are named when two claim one name.
 
         Raises:
@@ -76,7 +76,7 @@ class Registry(Generic[T]):
             )
 
     def get(self, name: str) -> T:
-        """Return what stands behind `name`.
+        """Return the implementation of `name`.
 
         Raises:
             ValueError: the name is unknown; the message lists the known ones.

@@ -142,7 +142,7 @@ def _numbered(pieces: Iterable[str]) -> Iterator[tuple[int, str]]:
     begun: list[str] = []
     number = 1
     for piece in pieces:
-        # Not at the other line ends of Unicode, which may stand in strings.
+        # Not at the other line ends of Unicode, which can be part of strings.
         *whole, last = piece.split("\n")
         for line in whole:
             yield number, "".join([*begun, line, "\n"])
