@@ -263,5 +263,7 @@ def test_a_registered_backend_may_refuse_by_a_function(acme):
 
 
 def test_a_feature_that_does_not_exist_is_refused(acme):
-    with pytest.raises(ValueError, match="computes has the unknown features \\['softcaps'\\]; the features are softcap"):
+    with pytest.raises(
+        ValueError, match="computes has the unknown features \\['softcaps'\\]; the features are softcap"
+    ):
         backend_rules.register_backend("acme_soft", *acme, computes=["softcaps"])

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's ONNX exporter: programs for any batch and length, run by onnxruntime."""
+"""transformers' ONNX exporter: programs for any batch and length, run by onnxruntime."""
 
 from pathlib import Path
 from typing import Any

@@ -108,7 +108,7 @@ OLD_BUFFERS = {
 
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_files_of_old_versions(name: str, tmp_path: Any) -> None:
-    """Other names, and tensors that the library leaves out: what it loads is what is converted."""
+    """Other names, and tensors that transformers leaves out: what it loads is what is converted."""
     theirs = build((ENCODERS | SEQ2SEQ | CAUSAL)[name])
     theirs.save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
@@ -279,7 +279,7 @@ def edit_weights(folder: Path, edit: Any) -> Path:
 )
 @pytest.mark.parametrize("prefix", ["model.", ""], ids=["as_saved", "base_model"])
 def test_a_tensor_more_than_the_config_says(name: str, tensor: Any, prefix: str, tmp_path: Path) -> None:
-    """Wherever the names of the file lead: read as files, or as the library loads them."""
+    """Wherever the names of the file lead: read as files, or as transformers loads them."""
     llama(tie_word_embeddings=True).save_pretrained(tmp_path)
     name = name.replace("model.", prefix)
     edit_weights(

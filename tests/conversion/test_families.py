@@ -57,7 +57,7 @@ EPSILONS = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilo
 
 
 def config_of(name: str, **changes: Any) -> Any:
-    """Return a config that shares nothing with the tables: the library's configs keep the dicts they are given."""
+    """Return a config that shares nothing with the tables: transformers' configs keep the dicts they are given."""
     return CONFIG_MAPPING[name](**copy.deepcopy(CONFIGS[name] | changes))
 
 
@@ -245,7 +245,7 @@ def test_configs_as_they_are_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_field_is_understood(name: str) -> None:
-    """Also those that are null here, and those that a later version of the library adds."""
+    """Also those that are null here, and those that a later version of transformers adds."""
     declared = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
     for family in filter(None, (FAMILIES[name], FAMILIES[name].encoder)):
         understood = {field for entry in family.entries for field in entry.theirs}

@@ -53,7 +53,7 @@ def tx(family: str, vocab_size: int, **settings):
 
 
 def library(kind: str, vocab_size: int):
-    """Models of the library: of each kind those that keep another state, or count positions in another way."""
+    """Models of transformers: of each kind those that keep another state, or count positions in another way."""
     torch.manual_seed(0)
     sizes = dict(
         vocab_size=vocab_size, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20

@@ -73,8 +73,14 @@ FAULTS = {
         written("tokenizer_config.json", "{}"),
         "files: tokenizer_config.json: the tokenizer cannot be loaded: ",
     ),
-    "no_class": (config(architectures=["Nothing"]), "weights: config.json: architectures = ['Nothing']: the class is not"),
-    "code_gone": (without("modeling_decoder.py"), "code: modeling_decoder.py: auto_map['AutoModel'] names this file, but"),
+    "no_class": (
+        config(architectures=["Nothing"]),
+        "weights: config.json: architectures = ['Nothing']: the class is not",
+    ),
+    "code_gone": (
+        without("modeling_decoder.py"),
+        "code: modeling_decoder.py: auto_map['AutoModel'] names this file, but",
+    ),
     "import_gone": (without("norms.py"), "norms.py"),
     "code_broken": (
         written("modeling_decoder.py", "class :"),

@@ -37,7 +37,7 @@ class HalfSet(Scale):
 
 
 class Replaced(HalfSet):
-    """Its initialiser sets a buffer past what the library sees, so that it would overwrite what a checkpoint has."""
+    """Its initialiser sets a buffer past what transformers sees, so that it would overwrite what a checkpoint has."""
 
     def init_parameters(self) -> None:
         super().init_parameters()
@@ -81,7 +81,7 @@ def test_what_is_set_is_right_after_a_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.RNN, nn.LSTM, nn.PReLU, nn.Conv1d, nn.BatchNorm1d, nn.MultiheadAttention])
 def test_layers_of_torch_need_no_initialiser(kind: Any) -> None:
-    """Those that the library draws, and those that draw themselves; also where a load has switched torch off."""
+    """Those that transformers draws, and those that draw themselves; also where a load has switched torch off."""
 
     class Layer(nn.Module):
         def __init__(self, config: Any) -> None:

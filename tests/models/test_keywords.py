@@ -150,7 +150,7 @@ def test_a_backend_takes_what_it_names(monkeypatch):
         assert seen == [3, 3]
         with pytest.raises(TypeError, match=r"'strengths'.*attn_implementation='acme_strong' does not accept"):
             model(tokens(1, 3), strengths=3)
-        # Of one that is only in the library's tables, nothing is known.
+        # Of one that is only in transformers' tables, nothing is known.
         del DECLARED["acme_strong"]
         model(tokens(1, 3), other=3)
     finally:

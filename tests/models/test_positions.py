@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Every position scheme against the formula that it is named after, or against the library's own computation of it."""
+"""Every position scheme against the formula that it is named after, or against transformers' own computation of it."""
 
 import logging
 import math

@@ -242,7 +242,7 @@ def test_saving_again_writes_the_same(family: str, tmp_path: Path) -> None:
         first, second = ((tmp_path / folder / name).read_bytes() for folder in ("first", "second"))
         if name == "config.json":
             first, second = json.loads(first), json.loads(second)
-            for stack in ("encoder", "decoder"):  # where the library notes the dtype on loading
+            for stack in ("encoder", "decoder"):  # where transformers notes the dtype on loading
                 second.get(stack, {}).pop("dtype", None)
         assert first == second, name
 
@@ -388,7 +388,7 @@ def test_shards(family: str, cls: Any, settings: dict[str, bool], tmp_path: Path
 
 
 class heard:
-    """Collects what the library and the package log, warnings and worse."""
+    """Collects what transformers and the package log, warnings and worse."""
 
     def __enter__(self) -> list[str]:
         self.records: list[str] = []
@@ -482,7 +482,7 @@ def test_resizing_works_for_every_head(family: str, cls: Any) -> None:
 
 
 def test_asking_for_the_embeddings_changes_nothing() -> None:
-    """The library promises this of a call without a size."""
+    """transformers promises this of a call without a size."""
     model = hf_tx.TxEncoderDecoderForConditionalGeneration(
         tied_config("encoder_decoder", vocab_size=VOCABULARY + 9, share_embeddings=False)
     )

@@ -196,7 +196,7 @@ BROKEN = {
     "no reference": ('api.mixer("acme/shift", Shift, state="recurrent")', {}, "'acme/shift': has no reference"),
     "no path": (SHIFT.replace("=plain", "='plain'"), {}, "reference = 'plain': must be 'module:function'"),
     "no mask": (FAST.replace(", mask=fast_mask", ""), {}, "backend 'acme_fast': has no mask function"),
-    "name of the library": (
+    "name of transformers": (
         FAST.replace("acme_fast", "acme_flash"),
         {},
         "'acme_flash': transformers treats names with 'flash'",
