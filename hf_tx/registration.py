@@ -34,7 +34,7 @@ def classes_of(config: type[TxConfigMixin]) -> dict[str, type]:
 
 
 def register() -> None:
-    """Register all families, so that `AutoModelFor*.from_pretrained` does not need `trust_remote_code`, and the backends."""
+    """Register the backends and all families: `AutoModelFor*.from_pretrained` then needs no `trust_remote_code`."""
     backends.register()
     for config in CONFIGS:
         AutoConfig.register(config.model_type, config)  # type: ignore[attr-defined]
