@@ -309,7 +309,7 @@ def test_dtypes(dtype):
         ({"dtype": "int8"}, "dtype = 'int8'"),
         ({"context": 65}, "context = 65: .* has only 64 positions"),
         ({"attn_implementation": "nope"}, "nope"),
-        ({"attn_implementation": "flex_attention"}, "'flex_attention' cannot be counted: .*; use 'tiled'"),
+        ({"attn_implementation": "flex_attention"}, "'flex_attention' cannot be counted, because .*: use 'tiled'"),
     ],
 )
 def test_refusals(wrong, message):
@@ -324,5 +324,5 @@ def test_what_is_not_understood():
         estimate(transformers.ViTConfig(), context=16)
     with pytest.raises(ValueError, match="WhisperModel takes 'input_features'"):
         estimate(transformers.WhisperConfig(), context=16)
-    with pytest.raises(ValueError, match="Florence2Model also encodes image; only encoder-decoders of text"):
+    with pytest.raises(ValueError, match="Florence2Model also encodes image; only encoder-decoders for text"):
         estimate(transformers.Florence2Config(), context=16)

@@ -606,7 +606,7 @@ def test_a_model_that_was_never_converted() -> None:
     torch.testing.assert_close(theirs(TOKENS).logits, ours(TOKENS).logits)
     with pytest.raises(NotExpressible, match="attention_bias = False: a qwen2 has True instead"):
         hf_tx.to_hf(ours, "qwen2")
-    with pytest.raises(NotExpressible, match="model_type = 'bert': it is a hf_tx_encoder"):
+    with pytest.raises(NotExpressible, match="model_type = 'bert': it is converted from and to hf_tx_encoder"):
         hf_tx.to_hf(ours, "bert")
 
 

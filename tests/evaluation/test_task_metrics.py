@@ -168,7 +168,7 @@ def test_no_entities(recwarn):
 @pytest.mark.parametrize(
     ("predictions", "references", "scheme", "message"),
     [
-        ([["O"]], [["O", "O"]], None, "text 0 has 2 tags, and 1 are predicted"),
+        ([["O"]], [["O", "O"]], None, "text 0 has 2 tags, but 1 predicted"),
         ([["O"], ["PER"]], [["O"], ["O"]], None, "text 1: 'PER' is not a tag: it must be O, or a prefix and a type"),
         ([["O"]], [["O"]], "BIO", "scheme = 'BIO': must be one of IOB1, IOB2"),
         ([["S-PER"]], [["B-PER"]], "IOB2", "S-PER"),

@@ -350,7 +350,7 @@ def test_a_mask_that_does_not_cover_the_cache_is_refused():
 
 def test_positions_of_another_length_are_refused():
     for family in ("decoder", "encoder"):
-        with pytest.raises(ValueError, match="position_ids has 1 positions, the input 4"):
+        with pytest.raises(ValueError, match="position_ids has 1 positions, but the input has 4"):
             states(shared(family), tokens(1, 4), position_ids=torch.zeros(1, 1, dtype=torch.long))
 
 

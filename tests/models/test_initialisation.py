@@ -110,7 +110,7 @@ def test_a_layer_of_torch_that_nobody_draws_is_refused() -> None:
             super().__init__()
             self.layer = nn.Bilinear(2, 2, 2)
 
-    message = r"nothing initialises weight, bias of layers\.0\.mlp\.layer \(Bilinear\)"
+    message = r"weight, bias of layers\.0\.mlp\.layer \(Bilinear\) is not initialized"
     with registered(FEED_FORWARDS, "mine", FeedForward(Layer)), pytest.raises(ValueError, match=message):
         build("decoder", ffn_type="mine")
 

@@ -123,7 +123,7 @@ def test_a_misspelt_name_is_refused(family, head, name, nearest):
 
 
 def test_a_name_like_no_other_lists_what_there_is():
-    with pytest.raises(TypeError, match=r"'xyz'.*it takes attention_mask, cache, input_ids"):
+    with pytest.raises(TypeError, match=r"'xyz'.*it accepts attention_mask, cache, input_ids"):
         shared("decoder")(tokens(1, 3), xyz=1)
 
 

@@ -262,7 +262,7 @@ def test_logits_are_left_out_exactly_when_documented(
 
 def test_a_wrong_loss_implementation_is_refused() -> None:
     model = language_model("decoder")
-    with pytest.raises(ValueError, match="loss_implementation = 'chunk': known are full, chunked"):
+    with pytest.raises(ValueError, match="loss_implementation = 'chunk': must be one of full, chunked"):
         model.loss_implementation = "chunk"
     with pytest.raises(ValueError, match="loss_implementation"):
         hf_tx.TxDecoderForCausalLM(config_of("decoder"), loss_implementation="liger")

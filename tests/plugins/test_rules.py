@@ -361,7 +361,7 @@ def test_another_version_is_told(install: Any) -> None:
     with Heard() as messages:
         type(config_of("decoder")).from_dict(stored_config({"acme": {"distribution": "Acme-tx", "version": "1.2"}}))
     assert len(set(messages)) == 1
-    assert "saved with Acme-tx 1.2; installed is 1.3" in messages[0]
+    assert "saved with Acme-tx 1.2; the installed version is 1.3" in messages[0]
     with Heard() as messages:
         type(config_of("decoder")).from_dict(stored_config({"acme": {"distribution": "acme-tx", "version": "1.3"}}))
     assert not messages

@@ -440,8 +440,8 @@ def test_options_that_do_not_serve(texts, options, message):
         (iter(()), "texts has no text"),
         ("hello", "texts is one str"),
         (b"hello", "texts is one bytes"),
-        (["hello", None], "item 1 holds NoneType, not a string"),
-        (["hello", ["you", b"there"]], "item 1 holds bytes, not a string"),
+        (["hello", None], "item 1 is or contains NoneType, not a string"),
+        (["hello", ["you", b"there"]], "item 1 is or contains bytes, not a string"),
     ],
 )
 def test_texts_that_do_not_serve(algorithm, bad, message):

@@ -28,7 +28,7 @@ def test_files_that_are_no_text_are_refused(tmp_path, content, error):
     with pytest.raises((ValueError, FileNotFoundError), match=error):
         read_documents([path])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="holds no"):
+    with pytest.raises(ValueError, match="has no"):
         read_documents([tmp_path / "empty"])
 
 
