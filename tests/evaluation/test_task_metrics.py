@@ -78,7 +78,7 @@ def test_classes_that_cannot_be_compared_are_refused():
         classification_metrics([1], [1, 2])
     with pytest.raises(ValueError, match="0 predictions and 0 references"):
         classification_metrics([], [])
-    with pytest.raises(ValueError, match="class 2 has no name: label_names has 2"):
+    with pytest.raises(ValueError, match="class 2 has no name: label_names has only 2"):
         classification_metrics([1, 0], [1, 2], ["no", "yes"])
     with pytest.raises(ValueError, match=r"shapes \(1,\) and \(1, 2\)"):
         classification_metrics([1], [[1, 0]])
