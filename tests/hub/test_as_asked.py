@@ -135,8 +135,8 @@ def test_a_repository_is_as_visible_as_is_asked_for(tried: Any) -> None:
         ("trainer: account", "other/model: nothing was pushed, because the token has no write access"),
         ("folder: account", "other/model: nothing was pushed, because the token has no write access"),
         ("folder: moved", "tester/moved: nothing was pushed, because the repository has been renamed to other/moved"),
-        ("folder: tag", "revision = 'v1': is a tag of tester/tagged; only a branch can be pushed to."),
-        ("folder: commit", f"revision = '{'0' * 40}': is a commit; only a branch can be pushed to."),
+        ("folder: tag", "revision = 'v1' is a tag of tester/tagged: only a branch can be pushed to."),
+        ("folder: commit", f"revision = '{'0' * 40}' is a commit: only a branch can be pushed to."),
         (
             "folder: another model",
             "tester/bert: nothing was pushed, because the repository contains another model (bert BertModel) than "

@@ -185,7 +185,10 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
             [*CLASSES, "--dataset", "wrong.csv"],
             "row 1 of the held-out data: label 2 is none of the 2 classes of the model: ham, spam",
         ),
-        (["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"], "lacks 2 weights of TxEncoderForSequence"),
+        (
+            ["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"],
+            "does not have 2 weights of TxEncoderForSequence",
+        ),
         (["missing.yaml"], "missing.yaml"),
     ],
 )
