@@ -69,8 +69,8 @@ def load_rows(names: Sequence[str], config: str | None = None, *, streaming: boo
         if isinstance(cause, ImportError):
             raise cause from None
         said = str(cause)
-        # What is wrong with a row names its file.
-        raise ValueError(said if ": cannot be read: " in said else f"{where}: cannot be read: {said}") from error
+        named = ": cannot be read: " in said or any(repr(os.path.abspath(name)) in said for name in names)
+        raise ValueError(said if named else f"{where}: cannot be read: {said}") from error
     except StopIteration as error:  # what the library raises for empty files
         raise ValueError(f"{where}: holds no rows.") from error
     return dict(splits)

@@ -15,6 +15,7 @@ Rows with more or fewer cells than the header, and names that stand twice, are r
 
 import csv
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -171,7 +172,7 @@ def _of_value(text: str, name: str, line: int) -> Iterator[Row]:
 
 def _parsed(text: str, name: str, line: int) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
         _refuse(name, line + error.lineno - 1, f"is no JSON: {error.msg} at character {error.colno}")
     except (ValueError, RecursionError) as error:
@@ -187,6 +188,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
 
 def _no_number(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number")
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if math.isinf(found):
+        raise ValueError(f"{number} is too large for a number of 64 bits")
+    return found
 
 
 def _refuse(name: str, line: int, reason: str) -> NoReturn:
