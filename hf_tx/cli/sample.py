@@ -73,6 +73,10 @@ def load(folder: str) -> tuple[Any, Any]:
     auto_class = next((name for name in AUTO_CLASSES if name in getattr(config, "auto_map", {})), None)
     if auto_class is None:
         raise ValueError(f"{folder!r}: the auto_map of its config names none of {', '.join(AUTO_CLASSES)}")
+    settings = Path(folder, "generation_config.json")
+    if settings.is_file():
+        with reading(settings):  # from_pretrained takes the defaults in place of a broken one
+            json.loads(settings.read_text("utf-8"))
     with reading(folder):
         model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True, use_safetensors=True)
         # The tokenizer is not of hf_tx, but its loader reads the config of the model.
