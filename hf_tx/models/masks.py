@@ -234,8 +234,9 @@ def _check_kept(
             f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
             f"{window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
-            "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
-            "their first or behind their last token only."
+            "the first turn with cache=DynamicCache(), in generate() too (an encoder-decoder: EncoderDecoderCache("
+            "DynamicCache(), DynamicCache())): it keeps all tokens. Or pad rows before their first "
+            "or behind their last token only."
         ),
     )
 
