@@ -28,7 +28,7 @@ schemes in `embed()`. Norms of queries and keys, and those of heads, are called 
 Terms of one name are added up over the layers. The output of a model has them as `aux_losses`, and in training a head
 adds them to its loss. There a term counts as the mean over the tokens of a call: where `num_items_in_batch` divides
 the summed loss, the term is weighted by the share of these items that the call has, so that gradient accumulation and
-several processes give what one large batch gives.
+several processes give what one large batch gives. `TxTrainer` logs each term as `aux_loss_` and its name.
 """
 
 from collections.abc import Callable, Iterable
