@@ -20,6 +20,9 @@ from transformers.modeling_utils import PreTrainedModel
 from ..backends import banded, tiled
 from ..backends.mask_rule import MaskRule
 
+# Operators of torch without a formula compute no products.
+_OF_TORCH = {"aten", "prim", "prims", "profiler"}
+
 
 class TooManyOperations(Exception):
     """A run was given up: the model loops over positions."""
@@ -80,6 +83,11 @@ class ProductCounter(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+            if getattr(func, "namespace", "aten") not in _OF_TORCH:
+                raise NotImplementedError(
+                    f"the operator {func} has no formula; register one, 0 where it computes no products, with "
+                    "torch.utils.flop_counter.register_flop_formula"
+                )
         self.operations += 1
         if self.operations > self.most:
             raise TooManyOperations

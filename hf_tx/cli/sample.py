@@ -75,6 +75,10 @@ def load(folder: str) -> tuple[Any, Any]:
             f"{folder!r}: the auto_map of its config has none of {', '.join(AUTO_CLASSES)}; sample a model that "
             "generates or fills in text"
         )
+    settings = Path(folder, "generation_config.json")
+    if settings.is_file():
+        with reading(settings):  # from_pretrained takes the defaults in place of a broken one
+            json.loads(settings.read_text("utf-8"))
     with reading(folder):
         model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True, use_safetensors=True)
         # The tokenizer is not of hf_tx, but its loader reads the config of the model.

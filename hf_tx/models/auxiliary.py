@@ -28,7 +28,7 @@ Parts are mixers, cross-attention, feed-forward layers, the norms of layers and 
 Terms with the same name are summed over the layers. The output of a model has them as `aux_losses`, and in training a
 head adds them to its loss. A term is a mean over the tokens of a call: if `num_items_in_batch` divides the summed
 loss, the term is weighted by the share of these items in the call, so that gradient accumulation and several processes
-give the same result as one large batch.
+give the same result as one large batch. `TxTrainer` logs each term as `aux_loss_` and its name.
 """
 
 from collections.abc import Callable, Iterable

@@ -235,8 +235,9 @@ def _check_kept(
             f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {window}): rows "
             f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, but the cache only keeps the "
             f"last {window - 1} tokens of a row, including padding, so tokens within the window are lost. Pass "
-            "cache=DynamicCache() in the first call, also to generate(), which keeps all tokens, or only pad rows "
-            "before their first or after their last token."
+            "cache=DynamicCache() in the first call, also to generate(), which keeps all tokens (for an "
+            "encoder-decoder: EncoderDecoderCache(DynamicCache(), DynamicCache())), or only pad rows before their "
+            "first or after their last token."
         ),
     )
 

@@ -71,7 +71,8 @@ def load_rows(names: Sequence[str], config: str | None = None, *, streaming: boo
             raise cause from None
         said = str(cause)
         # Errors of a row already name the file.
-        raise ValueError(said if ": cannot be read: " in said else f"{where}: cannot be read: {said}") from error
+        named = ": cannot be read: " in said or any(repr(os.path.abspath(name)) in said for name in names)
+        raise ValueError(said if named else f"{where}: cannot be read: {said}") from error
     except StopIteration as error:  # raised by `datasets` for empty files
         raise ValueError(f"{where}: has no rows.") from error
     return dict(splits)

@@ -15,6 +15,7 @@ Rows with more or fewer cells than the header, and repeated names, raise an erro
 
 import csv
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -175,7 +176,7 @@ def _of_value(text: str, name: str, line: int) -> Iterator[Row]:
 
 def _parsed(text: str, name: str, line: int) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
         _refuse(name, line + error.lineno - 1, f"is not JSON: {error.msg} at character {error.colno}")
     except (ValueError, RecursionError) as error:
@@ -191,6 +192,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
 
 def _no_number(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if math.isinf(found):
+        raise ValueError(f"{number} is too large for a number of 64 bits")
+    return found
 
 
 def _refuse(name: str, line: int, reason: str) -> NoReturn:

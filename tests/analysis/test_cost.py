@@ -326,3 +326,28 @@ def test_what_is_not_understood():
         estimate(transformers.WhisperConfig(), context=16)
     with pytest.raises(ValueError, match="Florence2Model also encodes image; only encoder-decoders for text"):
         estimate(transformers.Florence2Config(), context=16)
+
+
+@torch.library.custom_op("hf_tx_tests::scaled", mutates_args=())
+def _scaled(hidden_states: torch.Tensor) -> torch.Tensor:
+    return hidden_states * 2
+
+
+@_scaled.register_fake
+def _(hidden_states: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(hidden_states)
+
+
+_scaled.register_autograd(lambda ctx, gradient: gradient * 2)
+
+
+def test_operators_of_others_need_a_formula(monkeypatch):
+    monkeypatch.setattr(transformers.models.gpt2.modeling_gpt2.GPT2MLP, "forward", lambda self, x: _scaled(x))
+    config = build("gpt2").config
+    with pytest.raises(ValueError, match="operator hf_tx_tests.scaled.default has no formula; register one, 0 where"):
+        estimate(config, context=8)
+    formulas = torch.utils.flop_counter.flop_registry
+    monkeypatch.setitem(formulas, torch.ops.hf_tx_tests.scaled, lambda *args, **kwargs: 1000)
+    counted = estimate(config, context=8).forward_flops
+    monkeypatch.setitem(formulas, torch.ops.hf_tx_tests.scaled, lambda *args, **kwargs: 0)
+    assert counted == estimate(config, context=8).forward_flops + 3 * 1000

@@ -125,7 +125,7 @@ for name in json.loads(sys.argv[2]):
 
 def test_a_sample_of_a_broken_checkpoint(whole: Path) -> None:
     names = []
-    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+    for file in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"):
         for where, cut in CUTS.items():
             names.append(f"{file}-{where}")
             shutil.copytree(whole, names[-1])

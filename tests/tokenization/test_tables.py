@@ -110,6 +110,7 @@ def test_one_column_whose_name_holds_a_separator_is_told(
         ("a.csv", "text;note,label\nx,1\n", "line 1 has a comma and a semicolon, so the separator"),
         ("a.csv", "text|note,label\nx,1\n", "line 1 has a comma and a vertical bar, so the separator"),
         ("a.csv", "a,b\n", "cannot be read: it has no rows"),
+        ("a.jsonl", '{"a": 1e999}', "line 1 is not JSON: 1e999 is too large for a number of 64 bits"),
         ("a.csv", b"a,b\n1,\0\n", "is not UTF-8 text: a NUL byte at byte offset 6"),
         ("a.jsonl", '{"a": 1}\n\n{"a": }\n', "line 3 is not JSON: Expecting value at character 7"),
         ("a.jsonl", '{"a": 1}\n[1]\n', r"line 2 is not an object, but '\[1\]'"),
@@ -163,6 +164,49 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zip": zipped,
 }
+
+
+MORE = 20  # rows of the first batch
+
+
+def _lines(first: Any, last: Any) -> str:
+    """Rows of a first batch with one value, and a last row, of the next batch, with another."""
+    cells = [*[first] * MORE, last]
+    return "".join(json.dumps({"text": "word " * 20, "cell": cell}) + "\n" for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (1, 1.5),  # Arrow would make 1 of it,
+        (1.5, True),  # 1.0,
+        ("a", 1),  # "1",
+        ({"a": 1}, {"b": 1}),  # and an object without anything
+        ([1], ["1"]),
+    ],
+)
+def test_later_rows_of_another_type_are_refused_by_row(
+    first: Any, last: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_tx.tokenization.table_builder._BATCH_BYTES", 150 * MORE)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(_lines(first, last), "utf-8")
+    with pytest.raises(ValueError, match="rows.jsonl: cannot be read: row 21 has .* in column 'cell', which is "):
+        load_rows([str(path)])
+
+
+@pytest.mark.parametrize(("first", "last"), [(None, "late"), ([], [1]), ({"a": None}, {"a": "late"}), (1.5, 2)])
+def test_what_is_empty_at_first_gets_its_type_later(
+    first: Any, last: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_tx.tokenization.table_builder._BATCH_BYTES", 150 * MORE)
+    assert rows_of(tmp_path / "rows.jsonl", _lines(first, last))[-1]["cell"] == last
+
+
+def test_values_of_several_types_stay_what_they_are(tmp_path: Path) -> None:
+    for cells in ([1.5, True], [True, 1.5], [1, "1", None], [{"a": 1.5}, {"a": True}], [[1], [False]]):
+        rows = rows_of(tmp_path / "rows.jsonl", "".join(json.dumps({"cell": cell}) + "\n" for cell in cells))
+        assert repr([row["cell"] for row in rows]) == repr(cells)  # 1.0 == True
 
 
 @pytest.mark.parametrize("ending", COMPRESS)

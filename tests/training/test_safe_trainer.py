@@ -38,6 +38,31 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> TxTrainer:
     return trainer
 
 
+def test_auxiliary_losses_are_logged_beside_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type(build("decoder", head="lm").model.layers[0].mlp)
+    forward, seen = kind.forward, []
+
+    def penalising(self: Any, hidden_states: torch.Tensor, losses: Any = None) -> torch.Tensor:
+        output = forward(self, hidden_states)
+        if losses is not None:
+            losses.add("size", size := 0.1 * output.square().mean())
+            if self.training:
+                seen.append(size.item())
+        return output
+
+    monkeypatch.setattr(kind, "forward", penalising)
+    monkeypatch.setattr(kind, "auxiliary_losses", ("size",), raising=False)
+    model = build("decoder", head="lm")
+    trainer = run_for(tmp_path, model, max_steps=4, save_strategy="no", logging_steps=2, eval_strategy="steps")
+    trainer.check_first_batch()
+    seen.clear()
+    trainer.train()
+    logged = [entry["aux_loss_size"] for entry in trainer.state.log_history if "loss" in entry]
+    half = len(seen) // 2  # four batches of all layers
+    assert logged == pytest.approx([sum(seen[:half]) / 4, sum(seen[half:]) / 4])
+    assert all("aux_loss_size" not in entry for entry in trainer.state.log_history if "eval_loss" in entry)
+
+
 # -------------------------------------------------------------------------------------------------------- checkpoints
 @pytest.mark.parametrize("when", ["training", "saving"])
 def test_a_killed_run_goes_on_as_if_nothing_had_been(when: str, whole_run: TxTrainer, tmp_path: Path) -> None:
