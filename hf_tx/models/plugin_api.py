@@ -62,8 +62,8 @@ class PluginApi:
     """The argument of the function that the entry point of a plug-in names. It collects what that function registers,
     and registers everything or, after an error, nothing.
 
-    Its classes and functions are those of the copy of hf_tx that loads the plug-in. A plug-in therefore does not
-    import hf_tx, and also works with the copy that is saved with a checkpoint.
+    Its classes and functions are those of the copy of hf_tx that loads the plug-in. A plug-in therefore
+    needs no import of hf_tx, and also works with the copy that is saved with a checkpoint.
 
     Args:
         plugin: the plug-in that registers.
