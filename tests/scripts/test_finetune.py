@@ -343,7 +343,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"dataset": "gone.csv"}, None, "gone.csv: there is no such file"),
     ({"model": "wide"}, None, "the tokenizer has 343 tokens, and the model embeddings for "),
     ({"model": "./nowhere"}, None, "--model ./nowhere: cannot be loaded"),
-    ({"model": "encoder-decoder", "task": "token-classification", "dataset": "tags.jsonl"}, None, "has no class for"),
+    ({"model": "encoder-decoder", "task": "token-classification", "dataset": "tags.jsonl"}, None, "has no model for"),
     ({"task": "classification"}, None, "--task classification: must be one of sequence-classification, "),
     ({"max_length": 65}, None, "--max-length 65: the model and its tokenizer read at most 64 tokens"),
     ({"doc_stride": 3}, None, "--doc-stride 3: is an option of --task question-answering"),
