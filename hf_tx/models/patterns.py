@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Sparse attention: mixers that differ from `full` in which keys a query sees, and in nothing else.
+"""Sparse attention: mixers that only differ from `full` in the keys that a query sees.
 
-Indices count from the first token of the query's document, so that padding before or after a text and packing change
-nothing; with padding inside a text, the rules are given ranks among its real tokens instead (`create_mask`).
+Indices count from the first token of the query's document, so that padding before or after a text and packing have
+no effect. With padding inside of a text, the rules get ranks among its other tokens instead (`create_mask`).
 """
 
 import functools

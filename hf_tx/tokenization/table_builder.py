@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Tables of text as datasets of the library `datasets`, with its cache. It is imported where `datasets` is."""
+"""Loads tables of text with the `datasets` library and its cache. It is imported where `datasets` is."""
 
 import hashlib
 import inspect
@@ -17,16 +17,16 @@ from datasets.utils.file_utils import xopen
 
 from . import files, tables
 
-# Rows become a table as soon as they are about that large.
+# Rows are converted to a table when they are about this large.
 _BATCH_BYTES = 10_000_000
 _CELL_BYTES = 50
-# What is in JSON, by the type of a column.
+# The types of JSON values, by the type of a column.
 _HOLD: dict[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,), "int64": (int,), "float64": (int, float)}
 
 
 @dataclass
 class TableConfig(datasets.BuilderConfig):
-    """What is read, and how: `separator` is that of a csv, where it is not a comma."""
+    """The options: `separator` is that of a csv, if it is not a comma."""
 
     separator: str = ","
 
@@ -44,7 +44,7 @@ class TableBuilder(datasets.ArrowBasedBuilder):
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
         listed = self.config.data_files
         splits = [
-            # A file that was downloaded has another name, without an ending.
+            # A downloaded file has another name, without an extension.
             datasets.SplitGenerator(
                 name=str(split), gen_kwargs={"names": list(listed[split]), "paths": dl_manager.download(listed[split])}
             )
@@ -61,7 +61,7 @@ class TableBuilder(datasets.ArrowBasedBuilder):
             rows = tables.read_rows(name, xopen(path, "rb"), separator)
             first = next(rows, None)
             if first is None:
-                raise ValueError(f"{name}: cannot be read: it holds no rows")
+                raise ValueError(f"{name}: cannot be read: it has no rows")
             before = 0
             for part, batch in enumerate(_batches(chain([first], rows))):
                 yield Key(number, part), self._table(batch, before, f"{name}: cannot be read")
@@ -75,7 +75,10 @@ class TableBuilder(datasets.ArrowBasedBuilder):
         features = self.info.features
         if features is not None:
             if more := set(columns) - set(features):
-                raise ValueError(f"{where} have a column {min(more)!r}, which those before them do not have")
+                raise ValueError(
+                    f"{where} have a column {min(more)!r}, which the rows before them do not have; all rows need the "
+                    "same columns"
+                )
             columns = list(features)
         elif tables.TABLES[files.ending(self.config.data_files[next(iter(self.config.data_files))][0])] == "csv":
             features = datasets.Features({column: datasets.Value("string") for column in columns})
@@ -91,27 +94,27 @@ class TableBuilder(datasets.ArrowBasedBuilder):
                 )
             for column in columns:
                 if isinstance(features[column], datasets.Json):
-                    # A string that is JSON itself would be taken as what it says.
+                    # A string that is JSON itself would be parsed.
                     cells[column] = [None if cell is None else json.dumps(cell) for cell in cells[column]]
                     continue
                 for number, cell in enumerate(cells[column], before + 1):
                     if not _fits(cell, features[column]):
                         raise ValueError(
                             f"{name}: row {number} has {cell!r:.60} in column {column!r}, which is {features[column]} "
-                            "in the first rows: a column has values of one type"
+                            "in the first rows: a column must have values of one type"
                         )
             return datasets.Dataset.from_dict(cells, features=features).data.table
         except (TypeError, OverflowError, pa.ArrowException) as error:
-            raise ValueError(f"{where} do not fit the types of their columns: {error}") from error
+            raise ValueError(f"{where} do not have the types of their columns: {error}") from error
 
 
 def _complete(schema: pa.Schema, following: Iterator[pa.Schema]) -> pa.Schema:
-    """Give columns that are empty so far the type of the first rows that have something in them."""
+    """Give columns that are empty so far the type of the first rows with a value in them."""
     while any(map(_has_null, schema.types)) and (other := next(following, None)) is not None:
         try:
             schema = pa.unify_schemas([schema, other])
         except pa.ArrowException:
-            break  # the row that does not fit is found when it is read
+            break  # the row is found when it is read
     return schema
 
 
@@ -120,9 +123,9 @@ def _has_null(kind: pa.DataType) -> bool:
 
 
 def _fits(cell: Any, feature: Any) -> bool:
-    """Return whether a column of a type holds a cell as it is.
+    """Return whether a column of this type stores a cell without changes.
 
-    Arrow would turn 1.5 into 1 where numbers are whole, and leave out what a column of objects has no name for.
+    Arrow would convert 1.5 to 1 in a column of integers, and drop unknown names in a column of objects.
     """
     if cell is None:
         return True
@@ -134,7 +137,7 @@ def _fits(cell: Any, feature: Any) -> bool:
 
 
 def code_digest() -> str:
-    """Return what changes when tables are read in another way, so that no cache of the former is used."""
+    """Return a digest that changes when tables are read in another way, so that no old cache is used."""
     code = "".join(inspect.getsource(module) for module in (files, tables)) + inspect.getsource(sys.modules[__name__])
     return hashlib.sha256(code.encode("utf-8")).hexdigest()
 

@@ -157,7 +157,10 @@ def test_generation(mixer, how, backend):
 # --------------------------------------------------------------------------------------------------------- the rules
 @pytest.mark.parametrize("family", FAMILIES)
 def test_banded_refuses_a_stack_without_a_band(family):
-    with pytest.raises(ValueError, match="it computes bands, and no layer has one; use one of 'eager', 'sdpa'"):
+    with pytest.raises(
+        ValueError,
+        match=r"a band \(windows, chunks\), and no layer has one; use one of 'eager', 'sdpa'",
+    ):
         build(family, "banded")
     model = build(family)
     with pytest.raises(ValueError, match="no layer has one"):
@@ -260,5 +263,7 @@ def test_a_registered_backend_may_refuse_by_a_function(acme):
 
 
 def test_a_feature_that_does_not_exist_is_refused(acme):
-    with pytest.raises(ValueError, match="computes \\['softcaps'\\]; the features are softcap"):
+    with pytest.raises(
+        ValueError, match="computes has the unknown features \\['softcaps'\\]; the features are softcap"
+    ):
         backend_rules.register_backend("acme_soft", *acme, computes=["softcaps"])

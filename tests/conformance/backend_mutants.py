@@ -59,7 +59,7 @@ def instead_of_sdpa(attention: Callable[..., Any]) -> Iterator[list[Check]]:
 
 
 def eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **others: Any) -> Any:
-    """`eager`, without the weights, for any module of the library; some leave the scale out."""
+    """`eager`, without the weights, for any module of transformers; some leave the scale out."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     part = SimpleNamespace(training=module.training, num_key_value_groups=query.shape[1] // key.shape[1])
     return eager_attention_forward(part, query, key, value, mask, scaling, **others)[0], None

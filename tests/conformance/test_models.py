@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The kit on models of the library and of hf_tx: classes, folders and models in memory."""
+"""The kit on models of transformers and of hf_tx: classes, folders and models in memory."""
 
 import dataclasses
 import sys
@@ -18,7 +18,7 @@ from hf_tx.conformance.model_subject import tiny_config
 
 _LOSS = "forward() takes num_items_in_batch among its keywords, and does not divide by it"
 
-#: What models of the library are known to get wrong, and why.
+#: What models of transformers are known to get wrong, and why.
 LIBRARY: dict[str, dict[str, str]] = {
     "LlamaForCausalLM": {},
     "LlamaModel": {},
@@ -59,7 +59,7 @@ OURS: dict[str, Callable[[], list[Check]]] = {
 
 
 def _check(*arguments: Any) -> list[Check]:
-    """The checks of a model that keeps what the library does not promise too."""
+    """The checks of a model that keeps what transformers does not promise too."""
     optional = [check.name for check in check_model(*arguments) if check.optional]
     return check_model(*arguments, offers=optional)
 

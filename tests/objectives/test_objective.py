@@ -207,7 +207,7 @@ def test_a_dataset_that_does_not_serve_is_refused(name):
             objective.prepare(wrong)
     with pytest.raises(ValueError, match="reads a column for each of"):
         objective.prepare(dataset(), ["id", "id", "id"][: 3 if name != "contrastive" else 1])
-    with pytest.raises(ValueError, match="a text is int, not a string: 0; leave such rows out"):
+    with pytest.raises(ValueError, match="a text is int, not a string: 0; remove such rows"):
         objective.prepare(dataset(), ["id"] * len(objective.columns))
     empty = dataset().select([])
     with pytest.raises(ValueError, match="no tokens to learn from"):

@@ -150,7 +150,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([], "the following arguments are required: --model"),
         (["--model", "decoder"], "give either --text or --dataset: where"),
         ([*OTHER, "--dataset", "rows.jsonl"], "give either --text or --dataset"),
-        ([*OTHER, "--strid", "4"], "unknown argument --strid: did you mean --stride?"),
+        ([*OTHER, "--strid", "4"], "unknown option --strid: did you mean --stride?"),
         (
             [*OTHER, "--task", "lm"],
             "--task lm: must be one of causal-lm, masked-lm, seq2seq-lm, sequence-classification",
@@ -159,7 +159,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*CLASSES, "--dataset", "names.csv", "--stride", "4"], "--stride 4: is an option of --task causal-lm"),
         ([*OTHER, "--objective", "causal-lm", "--task", "causal-lm"], "give either --task or --objective"),
         ([*OTHER, "--objective", "lm"], "--objective lm: must be one of causal-lm, "),
-        ([*OTHER, "--objective", "span-corruption"], "is of a kind that has no model for span-corruption"),
+        ([*OTHER, "--objective", "span-corruption"], "has no class for the task span-corruption"),
         ([*OTHER, "--objective", "causal-lm", "--context-length", "65"], "--context-length 65: the model and its"),
         ([*CLASSES, "--dataset", "names.csv", "--max-length", "0"], "--max-length 0: must be at least 1"),
         ([*OTHER, "--held-out", "0.6"], "--held-out 0.6: must be above 0 and at most 0.5"),
@@ -173,9 +173,9 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
             ["--model", "seq2seq", "--text", "text.txt", "--task", "seq2seq-lm"],
             "the dataset has no column 'source': its columns are text",
         ),
-        ([*OTHER, "--task", "masked-lm"], "'decoder' is of a kind that has no model for masked-lm"),
+        ([*OTHER, "--task", "masked-lm"], "'decoder' has no class for the task masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
-        (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' is of a kind that has no model for"),
+        (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' has no class for the task"),
         (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is there twice"),
         (["--model", "decoder", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
         ([*ROWS, "--columns", "txt"], "no column 'txt': its columns are text, source, target, label, n"),
@@ -185,7 +185,10 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
             [*CLASSES, "--dataset", "wrong.csv"],
             "row 1 of the held-out data: label 2 is none of the 2 classes of the model: ham, spam",
         ),
-        (["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"], "lacks 2 weights of TxEncoderForSequence"),
+        (
+            ["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"],
+            "does not have 2 weights of TxEncoderForSequence",
+        ),
         (["missing.yaml"], "missing.yaml"),
     ],
 )
@@ -208,9 +211,9 @@ def test_bad_input_ends_before_the_first_step(script, here, capsys, monkeypatch,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1, 2]", "holds no options"),
+        ("[1, 2]", "it must contain names and values of options"),
         ("{", "cannot be read"),
-        ('{"strid": 4}', "unknown argument --strid: did you mean --stride?"),
+        ('{"strid": 4}', "unknown option --strid: did you mean --stride?"),
         ('{"stride": "x"}', "--stride"),
     ],
 )

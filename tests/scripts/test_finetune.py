@@ -73,7 +73,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model of each family, and two of the library."""
+    """A small model of each family, and two of transformers."""
     folder = tmp_path_factory.mktemp("originals")
     texts = [text_of(*fact) for fact in FACTS] + ["Nobody saw it. In which town? Where? Yes.", LONG, SHORT] * 9
     for family, recipe in RECIPES.items():
@@ -239,7 +239,7 @@ def test_rows_that_are_cut_are_told_and_measured(script: ModuleType, capsys: pyt
 
 
 def test_groups_of_one_length_are_measured_as_they_are(script: ModuleType) -> None:
-    """The library measures rows in another order then."""
+    """transformers measures rows in another order then."""
     rows = [{**row, "context": row["context"] + " Nobody saw it." * (number % 5)}
             for number, row in enumerate(ROWS["answers"])]  # fmt: skip
     write_rows("unequal.jsonl", rows)
@@ -339,7 +339,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"label_column": "c"}, [{"text": "a", "label": "x"}], "the dataset has no column 'c'"),
     ({}, [{"text": "a", "label": 0}, {"text": "b", "label": 1}, {"text": "c", "label": 5}], "5 is out of range"),
     ({}, [{"text": "a", "label": "x"}, {"text": None, "label": "y"}], "text = None is no text"),
-    ({}, [], "rows.jsonl: holds no rows"),
+    ({}, [], "rows.jsonl: has no rows"),
     ({"dataset": "gone.csv"}, None, "gone.csv: there is no such file"),
     ({"model": "wide"}, None, "the tokenizer has 343 tokens, and the model embeddings for "),
     ({"model": "./nowhere"}, None, "--model ./nowhere: cannot be loaded"),

@@ -196,7 +196,7 @@ def test_held_out_text_has_no_part_in_training(script, here, without_reload):
         (["--text", "empty.txt"], "text file 'empty.txt' is empty"),
         (["--text", "binary.bin"], "'binary.bin' is not UTF-8 text: a NUL byte at byte offset 4"),
         (["--text", "latin.txt"], "'latin.txt' is not UTF-8 text"),
-        (["--text", "nothing"], "holds no *.txt file"),
+        (["--text", "nothing"], "has no *.txt file"),
         (["--text", "tiny.txt"], "too little text: 5 bytes, where 320 are the least"),
         (["--context-length", "2048"], "too little text: 30,"),
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),
@@ -370,4 +370,4 @@ def test_samples_are_written_without_hf_tx(here):
     )
     assert process.returncode == 2, process.stdout
     last = process.stderr.splitlines()[-1]
-    assert last == "sample.py: error: hf_tx is blocked: a checkpoint has to load without it"
+    assert last == "sample.py: error: importing hf_tx is blocked here: a checkpoint must load without it"

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What hf_tx's trainers add to the library's: whole checkpoints, a stop at NaN, decay of matrices only."""
+"""What hf_tx's trainers add to those of transformers: whole checkpoints, a stop at NaN, decay of matrices only."""
 
 import json
 import signal
@@ -244,7 +244,7 @@ def test_schedules_know_which_way_is_better(tmp_path: Path, schedule: str, measu
 
 
 def test_a_wrong_direction_is_refused(tmp_path: Path) -> None:
-    """What the library guesses: all is better when it is greater, but what ends in `loss`."""
+    """What transformers guesses: all is better when it is greater, but what ends in `loss`."""
     with pytest.raises(ValueError, match="metric_for_best_model = mse: a smaller value is better"):
         run_for(tmp_path, metric_for_best_model="mse")
     run_for(tmp_path, metric_for_best_model="mse", greater_is_better=False)
