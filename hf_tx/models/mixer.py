@@ -38,10 +38,14 @@ class Pattern:
     Attributes:
         rule: `rule(batch, head, query, key)` over indices, with the signature of the library's mask functions.
         band: where the rule can hold, or None when that is no band.
+        broadcasts: whether the rule may be called with indices of any shapes that broadcast, and returns for all of
+            them what it returns for each. `tiled` and `banded` evaluate it so, for whole tiles; other rules are called
+            under `torch.vmap`, which takes several times as long.
     """
 
     rule: Callable[..., Any]
     band: Band | None
+    broadcasts: bool = False
 
 
 @dataclass(frozen=True)
