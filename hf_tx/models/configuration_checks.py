@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import NORMS
 from .parts import PartRegistry
-from .positions import POSITIONS, SINUSOIDS, RelativePositions
+from .positions import POSITIONS, SINUSOIDS
 from .registry import require as require
 from .registry import require_known as require_known
 
@@ -226,8 +226,7 @@ def check_positions(config: Any) -> None:
             sorted(types),
             f"{name!r} is added to the embeddings, so it must be the same for all layers",
         )
-    schemes = [POSITIONS.get(name) for name in types]
-    if any(issubclass(scheme.module, RelativePositions) for scheme in schemes):
+    if any("relative_attention_num_buckets" in POSITIONS.get(name).reads for name in types):
         buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"

@@ -68,12 +68,14 @@ def mask_groups(config: TxStackConfig) -> list[MaskGroup]:
 
 @dataclass
 class _MaskConfig:
-    """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else."""
+    """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else, and
+    `broadcasts` says that the rules may be evaluated without `torch.vmap`, which the library uses for them all."""
 
     _attn_implementation: str
     sliding_window: int | None
     is_causal: bool = True
     band: Band | None = None
+    broadcasts: bool = False
 
 
 #: By whether layers are causal, and whether they have a window.
@@ -134,7 +136,7 @@ def create_mask(
     if not mixer.is_attention:
         return segments(inputs_embeds, attention_mask, documents, looks)
     rules = [] if documents is None else [documents.rule(is_causal)]
-    config = _MaskConfig(backend, group.window, is_causal)
+    config = _MaskConfig(backend, group.window, is_causal, broadcasts=True)
     windowed = group.window is not None and mixer.pattern is None
     if windowed:
         config.band = _window(group.window, is_causal).band  # type: ignore[arg-type]
@@ -154,9 +156,9 @@ def create_mask(
                 _check_kept(group, ranks, inputs_embeds.shape[1], cache, documents)
             rule = _by_rank(pattern.rule, ranks, past, documents)
             band = _widened(pattern.band, ranks, origin) if looks else None
-            pattern, windowed = Pattern(rule, band), False
+            pattern, windowed = Pattern(rule, band, pattern.broadcasts), False
         rules.append(pattern.rule)
-        config.band = pattern.band
+        config.band, config.broadcasts = pattern.band, pattern.broadcasts
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
     create: Any = _CREATE[is_causal, windowed]
@@ -177,7 +179,7 @@ def create_mask(
 def _window(window: int, is_causal: bool) -> Pattern:
     """Return the pattern of a window."""
     left, right = (window - 1, 0) if is_causal else (window, window)
-    return Pattern(lambda b, h, q, kv: (q - kv <= left) & (kv - q <= right), Band(left, right))
+    return Pattern(lambda b, h, q, kv: (q - kv <= left) & (kv - q <= right), Band(left, right), broadcasts=True)
 
 
 def _by_rank(

@@ -46,7 +46,7 @@ def chunked(
         first = start(b, q)
         return (q - first) // size == (kv - first) // size
 
-    return Pattern(rule, Band(size - 1, 0 if is_causal else size - 1, origin=origin))
+    return Pattern(rule, Band(size - 1, 0 if is_causal else size - 1, origin=origin), broadcasts=True)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def dilated(options: DilatedOptions, window: int, is_causal: bool, origin: torch
         distance = q - kv
         return (distance <= reach) & (distance >= -reach) & (distance % step == 0)
 
-    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin=origin))
+    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin=origin), broadcasts=True)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def global_local(
         return seen
 
     far = functools.partial(_far, options, is_causal) if positions or options.random_blocks else None
-    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far))
+    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far), broadcasts=True)
 
 
 def _register(name: str, pattern: Callable[..., Pattern], options: type, needs: tuple[str, ...] = ()) -> None:
