@@ -20,6 +20,7 @@ from . import (
     plugins,
     pretrain,
     push,
+    quickstart,
     sample,
     train_tokenizer,
 )
@@ -33,6 +34,7 @@ from .running import run_command
 # Both return an exit code, or None for 0; what takes long to import is imported in run(). INTERRUPTED says what Ctrl-C
 # means, where there is more to say than "interrupted". The order is that of `hf-tx --help`.
 _COMMANDS: dict[str, Any] = {
+    "quickstart": quickstart,
     "train-tokenizer": train_tokenizer,
     "pretrain": pretrain,
     "finetune": finetune,

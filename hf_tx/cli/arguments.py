@@ -63,6 +63,8 @@ INSTEAD: dict[str, str] = {
     "config_overrides": "--config-changes takes the fields as JSON, such as '{\"hidden_dropout\": 0.1}'",
     "validation_split_percentage": "--held-out takes a share, such as 0.05",
     "mlm_probability": "give --objective-options '{\"mlm_probability\": 0.15}'",
+    "steps": "--max-steps says how many steps are taken",
+    "batch_size": "--per-device-train-batch-size says how many rows a step has",
     "line_by_line": "give --objective-options '{\"packed\": false}'",
     "preprocessing_num_workers": "rows are prepared in one process, so that they are the same on every machine",
     "overwrite_cache": "changed files are read anew by themselves",
@@ -98,7 +100,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "per_device_eval_batch_size", "gradient_accumulation_steps", "batch_size", "learning_rate",
         "transfer_learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "temperature", "labels_weight",
         "bf16", "fp16", "mixed_precision", "seed", "baseline", "stride", "generation_max_length",
-        "generation_num_beams", "generation_context", "rounds", "resume", "disable_tqdm",
+        "generation_num_beams", "generation_context", "rounds", "resume", "disable_tqdm", "samples", "prompt",
+        "max_new_tokens",
     ),
     "output and Hub": (
         "output", "overwrite", "title", "license", "language", "data_name", "data_license", "data_source",

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 from .directions import ranked
 from .scores import Score
 
-Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
+#: How texts are predicted.
+TextTask = Literal["causal-lm", "masked-lm", "continuation", "seq2seq-lm"]
 Measure = Literal["bits_per_byte", "perplexity"]
 
 # A byte, or the end of what was unknown, without a model.
@@ -22,7 +23,7 @@ class TextResult:
 
     Attributes:
         name: the name of the model.
-        task: how it predicts: `causal-lm`, `masked-lm` or `seq2seq-lm`.
+        task: how it predicts: `causal-lm`, `masked-lm`, `continuation` or `seq2seq-lm`.
         scores: the score of each text.
         num_bytes: bytes of the original texts in UTF-8, before the tokenizer changed anything.
         num_unknown: how many of the scored tokens were unknown to the tokenizer.
@@ -37,7 +38,7 @@ class TextResult:
     """
 
     name: str
-    task: Task
+    task: TextTask
     scores: tuple[Score, ...] = field(repr=False)
     num_bytes: int
     num_unknown: int

@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers.utils import logging
 
+from ..common.packaged import path_of
 from .files import COMPRESSED, ending, read_pieces
 from .loading import load_rows
 from .tables import TABLES
@@ -24,7 +25,8 @@ def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
 
     Args:
         paths: a file or a directory, or several. A directory stands for all `*.txt` files (also `*.txt.gz` and the
-            like) in it and below, in sorted order. Paths are checked here, contents while they are read.
+            like) in it and below, in sorted order, and `hf_tx:state_of_the_union` for a text that comes with hf_tx.
+            Paths are checked here, contents while they are read.
 
     Returns:
         An iterator over pieces of about 64 KiB.
@@ -37,7 +39,7 @@ def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not listed:
         raise ValueError("no text files were given: name at least one file or directory")
-    files = [file for path in listed for file in _files(Path(path))]
+    files = [file for path in listed for file in _files(path_of(path))]
     return chain.from_iterable(map(read_pieces, files))
 
 

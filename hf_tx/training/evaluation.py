@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 import transformers
@@ -19,7 +19,7 @@ from ..common.options import flag, json_option
 from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
-from ..evaluation.results import Task
+from ..evaluation.results import TextTask
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, load_measured
@@ -27,7 +27,7 @@ from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
 from .tasks import TASKS
 
-_PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")
+_PREDICTING = get_args(TextTask)
 # Options of loading a model.
 _LOADING = ("trust_remote_code", "dtype", "attn_implementation")
 # Options that not everything has, with what has them.
@@ -253,7 +253,7 @@ def _score_texts(arguments: EvaluationArguments, name: str, rows: Any) -> TextRe
     Raises:
         ValueError, OSError, ImportError: the model, its tokenizer, an option or the data do not serve.
     """
-    task = cast(Task, arguments.task)
+    task = cast(TextTask, arguments.task)
     # Without being told, it takes several processes without GPUs for several single ones.
     state = PartialState(cpu=not torch.accelerator.is_available())
     texts = _texts_of(arguments, rows)

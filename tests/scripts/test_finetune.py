@@ -29,8 +29,9 @@ from transformers import (
 )
 
 from hf_tx.hub import check_repository
+from hf_tx.objectives import OBJECTIVES, text_objective_of
 from hf_tx.tokenization import train_tokenizer
-from hf_tx.training import RECIPES
+from hf_tx.training import NEW_MODELS, new_config
 
 NAMES, TOWNS, THINGS = ("Ann", "Bob", "Eve"), ("Rome", "Oslo", "Bern"), ("mill", "boat", "bread")
 FACTS = [(name, thing, town) for name in NAMES for thing in THINGS for town in TOWNS] * 3
@@ -76,13 +77,13 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model of each family, and two of the library."""
     folder = tmp_path_factory.mktemp("originals")
     texts = [text_of(*fact) for fact in FACTS] + ["Nobody saw it. In which town? Where? Yes.", LONG, SHORT] * 9
-    for family, recipe in RECIPES.items():
+    for family in NEW_MODELS:
         tokenizer = train_tokenizer(
             texts, vocab_size=340, family=family, model_max_length=64, extra_ids=0, show_progress=False
         )
         torch.manual_seed(0)
-        kind = recipe(tokenizer, 64)
-        model = recipe.auto_class.from_config(recipe.config(**kind.token_fields(), **SIZES))
+        objective = OBJECTIVES[text_objective_of(family)](tokenizer, 64)
+        model = objective.auto_class.from_config(new_config(family, **objective.token_fields(), **SIZES))
         for part in (model, tokenizer):
             part.save_pretrained(folder / family)
         if family == "encoder":
