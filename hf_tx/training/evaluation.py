@@ -25,23 +25,24 @@ from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
-from .tasks import TASKS
+from .tasks import TASKS, check_task_options
 
 _PREDICTING = get_args(TextTask)
 # Options of loading a model.
 _LOADING = ("trust_remote_code", "dtype", "attn_implementation")
+_TASKS = tuple(f"--task {name}" for name in TASKS)
 # Options that not everything has, with what has them.
 _OPTIONS = {
     "objective_options": tuple(f"--objective {name}" for name in OBJECTIVES),
     "context_length": (*(f"--task {name}" for name in _PREDICTING), *(f"--objective {name}" for name in OBJECTIVES)),
     "stride": ("--task causal-lm",),
-    "label_column": ("--task seq2seq-lm", *(f"--task {name}" for name in TASKS)),
-    "max_length": tuple(f"--task {name}" for name in TASKS),
-    "doc_stride": ("--task question-answering",),
-    "max_answer_length": ("--task question-answering",),
-    "max_target_length": ("--task seq2seq",),
-    "generation_max_length": ("--task seq2seq",),
-    "generation_num_beams": ("--task seq2seq",),
+    "label_column": ("--task seq2seq-lm", *_TASKS),
+    "max_length": _TASKS,
+    "task_options": _TASKS,
+    **{
+        name: tuple(f"--task {task}" for task, kind in TASKS.items() if name in kind.honours)
+        for name in ("generation_max_length", "generation_num_beams")
+    },
 }
 
 
@@ -126,9 +127,10 @@ class EvaluationArguments(RowArguments, SourceArguments):
             option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
-            least = 0 if name == "doc_stride" else 1
-            if isinstance(value, int) and value < least:
-                raise ValueError(f"{option}: must be at least {least}")
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{option}: must be at least 1")
+        if self.task in TASKS:
+            check_task_options(TASKS[self.task], json_option(self, "task_options"), measured_only=True)
 
     @property
     def what(self) -> str:
@@ -242,7 +244,7 @@ def _measure_rows(arguments: EvaluationArguments, name: str, rows: Any) -> dict[
         found = measure_objective(name, arguments.objective, rows, objective_options=objective_options, **shared)
     else:
         shared |= arguments.given("label_column", "max_length", "generation_max_length", "generation_num_beams")
-        task_options = arguments.given("doc_stride", "max_answer_length", "max_target_length")
+        task_options = json_option(arguments, "task_options")
         found = measure_task(name, str(arguments.task), rows, task_options=task_options, **shared)
     return {"name": name, **found}
 

@@ -25,6 +25,14 @@ TINY = [
     *("--max-steps", "2", "--context-length", "32", "--vocab-size", "400", "--max-new-tokens", "6", "--disable-tqdm"),
     *("true", "--hidden-size", "32", "--num-hidden-layers", "2", "--num-attention-heads", "2", "--seed", "3"),
 ]
+#: The package alone does not bring matplotlib.
+WITHOUT_PLOTS = """
+import runpy, sys
+
+sys.modules["matplotlib"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 ENVIRONMENT = environment(HF_HUB_OFFLINE="1")
 
 
@@ -55,7 +63,18 @@ def processes(monkeypatch: pytest.MonkeyPatch, code: int = 0, loss: float | None
 def test_without_a_text_it_learns_from_the_speeches(here: Path) -> None:
     """In a process, as a user has it: what is printed is what a card says, and a process without hf_tx has written."""
     process = subprocess.run(
-        [sys.executable, "-P", FOLDER / "quickstart.py", *TINY, "--context-length", "128", "--held-out", "0.003"],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            WITHOUT_PLOTS,
+            FOLDER / "quickstart.py",
+            *TINY,
+            "--context-length",
+            "128",
+            "--held-out",
+            "0.003",
+        ],
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -69,6 +88,8 @@ def test_without_a_text_it_learns_from_the_speeches(here: Path) -> None:
     assert sorted(path.name for path in here.iterdir()) == ["runs", "text.txt"]
     assert check_repository(output) == []
     record = RunRecord.load(output)
+    assert record.plots == {}
+    assert process.stderr.count("the losses are not plotted without matplotlib") == 1
     assert record.data[0].license == "public domain"
     # What computes the numbers again runs where the package is in another place.
     assert f"--text {SPEECHES} " in record.results[0].command
