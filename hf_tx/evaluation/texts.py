@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -19,12 +19,11 @@ from ..models.losses import IGNORE
 from .language_models import causal_windows, continuation_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
 from .processes import shared
-from .results import TextResult, TextTask
+from .results import TEXT_TASKS, TextResult, TextTask
 from .scores import Score
 
 # Windows are not longer than this unless asked for: many models allow more than a machine can hold.
 _LONGEST_WINDOW = 1024
-_OF_ENCODER_DECODERS = ("continuation", "seq2seq-lm")
 # Tokens before a piece of a text, with which it is decoded.
 _CONTEXT = 16
 _DIGESTED = 1 << 16
@@ -75,16 +74,16 @@ def evaluate_texts(
         ValueError: a model or settings that do not fit the task, no text, a tokenizer that lacks what the task needs
             or has tokens that the model lacks, a source or target that is too long, a model that gives NaN.
     """
-    if task not in get_args(TextTask):
-        raise ValueError(f"task = {task!r}: must be one of {', '.join(get_args(TextTask))}")
+    if task not in TEXT_TASKS:
+        raise ValueError(f"task = {task!r}: must be one of {', '.join(TEXT_TASKS)}")
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size}: must be at least 1")
-    if model.config.is_encoder_decoder != (task in _OF_ENCODER_DECODERS):
+    if model.config.is_encoder_decoder != TEXT_TASKS[task].encoder_decoder:
         kind = "an encoder-decoder" if model.config.is_encoder_decoder else "no encoder-decoder"
         raise ValueError(f"task = {task!r}: {type(model).__name__} is {kind}")
     settings = _settings(model, tokenizer, task, context_length, stride)
     encoded, digest = [], hashlib.sha256()
-    for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm")):
+    for number, text in enumerate(_checked(texts, pairs=TEXT_TASKS[task].pairs)):
         encoded.append(_encode(tokenizer, text, number, settings["context_length"]))
         for part in [text] if isinstance(text, str) else text:
             _digest(digest, part)
@@ -319,7 +318,7 @@ def _settings(
     stride: int | None,
 ) -> dict[str, Any]:
     """Return what the numbers depend on, with the defaults filled in."""
-    if stride is not None and task != "causal-lm":
+    if stride is not None and not TEXT_TASKS[task].moves_on:
         raise ValueError(f"stride = {stride}: has no meaning for {task}, whose windows do not move on; leave it out")
     if task == "masked-lm" and tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token, which masked-lm needs: use the tokenizer of the model")

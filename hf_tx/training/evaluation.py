@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import torch
 import transformers
@@ -19,7 +19,7 @@ from ..common.options import flag, json_option
 from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
-from ..evaluation.results import TextTask
+from ..evaluation.results import TEXT_TASKS, TextTask
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, load_measured
@@ -27,16 +27,15 @@ from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
 from .tasks import TASKS, check_task_options
 
-_PREDICTING = get_args(TextTask)
 # Options of loading a model.
 _LOADING = ("trust_remote_code", "dtype", "attn_implementation")
 _TASKS = tuple(f"--task {name}" for name in TASKS)
 # Options that not everything has, with what has them.
 _OPTIONS = {
     "objective_options": tuple(f"--objective {name}" for name in OBJECTIVES),
-    "context_length": (*(f"--task {name}" for name in _PREDICTING), *(f"--objective {name}" for name in OBJECTIVES)),
-    "stride": ("--task causal-lm",),
-    "label_column": ("--task seq2seq-lm", *_TASKS),
+    "context_length": (*(f"--task {name}" for name in TEXT_TASKS), *(f"--objective {name}" for name in OBJECTIVES)),
+    "stride": tuple(f"--task {name}" for name, kind in TEXT_TASKS.items() if kind.moves_on),
+    "label_column": (*(f"--task {name}" for name, kind in TEXT_TASKS.items() if kind.pairs), *_TASKS),
     "max_length": _TASKS,
     "task_options": _TASKS,
     **{
@@ -56,8 +55,8 @@ class EvaluationArguments(RowArguments, SourceArguments):
     task: str | None = field(
         default=None,
         metadata={
-            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what "
-            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: causal-lm."
+            "help": f"What is measured: how texts are predicted ({', '.join(TEXT_TASKS)}), or what "
+            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: {next(iter(TEXT_TASKS))}."
         },
     )
     objective: str | None = field(
@@ -109,9 +108,9 @@ class EvaluationArguments(RowArguments, SourceArguments):
         if self.task is not None and self.objective is not None:
             raise ValueError("give either --task or --objective: a task is measured in its own way")
         if self.objective is None:
-            self.task = self.task or "causal-lm"
+            self.task = self.task or next(iter(TEXT_TASKS))
         for option, value, known in (
-            ("--task", self.task, (*_PREDICTING, *TASKS)),
+            ("--task", self.task, (*TEXT_TASKS, *TASKS)),
             ("--objective", self.objective, OBJECTIVES),
         ):
             if value is not None and value not in known:
@@ -152,7 +151,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
     names = ("text", "dataset", "dataset_config", "split", "held_out", "held_out_first", "seed", "max_eval_samples")
     rows = load_measured(**arguments.given(*names))
     _check_models(arguments)
-    measure: Callable[..., Any] = _score_texts if arguments.task in _PREDICTING else _measure_rows
+    measure: Callable[..., Any] = _score_texts if arguments.task in TEXT_TASKS else _measure_rows
     results, seconds = [], {}
     for name in arguments.model:
         started = time.monotonic()
@@ -161,7 +160,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
     state = PartialState()
     if not state.is_main_process:
         return
-    if arguments.task in _PREDICTING:
+    if arguments.task in TEXT_TASKS:
         print(_summary(results))
         found = [result.as_dict() for result in rank(results)]
     else:
@@ -182,7 +181,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> Sequence[Any]:
     Raises:
         ValueError: there is no such column.
     """
-    pairs = arguments.task == "seq2seq-lm"
+    pairs = TEXT_TASKS[str(arguments.task)].pairs
     columns = list(arguments.columns or ["source" if pairs else "text"])
     if len(columns) > 1:
         raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
@@ -293,7 +292,7 @@ def _table(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
 def _summary(results: list[TextResult]) -> str:
     """Return the table of language models, the best first, and what must be known to read it."""
     ranked = rank(results)
-    kind = "pseudo_" if ranked[0].task == "masked-lm" else ""
+    kind = TEXT_TASKS[ranked[0].task].prefix
     columns = [f"{kind}bits_per_byte", f"{kind}perplexity", "accuracy", "tokens", "bytes", "unknown_tokens"]
     notes = []
     try:

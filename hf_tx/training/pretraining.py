@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -20,6 +20,7 @@ from ..hub import DataRecord, Result, license_of, read_data_card
 from ..objectives import OBJECTIVES, Objective, objectives_of
 from ..objectives.texts import iter_encoded
 from ..tokenization import train_tokenizer
+from ..tokenization.training import Family
 from .data import check_columns, load_measured, load_splits
 from .honouring import check_honoured
 from .new_models import NEW_MODELS, new_config, width_fields
@@ -53,9 +54,7 @@ _LIMIT = (
 class PretrainingArguments(RunArguments):
     """What is trained on what. The options of training itself are those of the Trainer."""
 
-    family: Literal["decoder", "encoder", "encoder-decoder"] = field(
-        default="decoder", metadata={"help": "The kind of model."}
-    )
+    family: Family = field(default="decoder", metadata={"help": "The kind of model."})
     objective: str | None = field(
         default=None,
         metadata={
@@ -220,7 +219,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     trainer.check_first_batch()
     prompts = arguments.prompt
     if arguments.samples and not prompts:
-        prompts = objective.prompts(["".join(iter_pieces(held_out, columns[:1], _READ_FOR_PROMPTS))])
+        prompts = objective.prompts(iter_pieces(held_out, columns[:1], _READ_FOR_PROMPTS))
     if arguments.samples and not prompts:
         logger.warning(f"--samples: {kind.name} and the held-out data give no prompts; name yours by --prompt.")
     for prompt in prompts:
@@ -289,7 +288,7 @@ class Pretraining(Run):
         """What a card says of the model."""
         config = self.model.config
         stacks = (
-            dict(zip(("encoder", "decoder"), config.stacks, strict=True))
+            dict(zip(NEW_MODELS[self.arguments.family].stacks, config.stacks, strict=True))
             if config.is_encoder_decoder
             else {"": config}
         )
