@@ -20,6 +20,7 @@ from . import (
     plugins,
     pretrain,
     push,
+    quickstart,
     sample,
     train_tokenizer,
 )
@@ -33,6 +34,7 @@ from .running import run_command
 # Both return an exit code, or None for 0. Slow imports are inside run(). INTERRUPTED is the message after Ctrl-C, if
 # it says more than "interrupted". The order is that of `hf-tx --help`.
 _COMMANDS: dict[str, Any] = {
+    "quickstart": quickstart,
     "train-tokenizer": train_tokenizer,
     "pretrain": pretrain,
     "finetune": finetune,

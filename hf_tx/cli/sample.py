@@ -30,7 +30,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "top-p": {"do_sample": True, "top_p": 0.9, "top_k": 0},
     "repetition penalty": {"do_sample": False, "repetition_penalty": 1.3},
 }
-AUTO_CLASSES = ("AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM")
+FILLS_IN = "AutoModelForMaskedLM"
+AUTO_CLASSES = ("AutoModelForCausalLM", FILLS_IN, "AutoModelForSeq2SeqLM")
 
 
 class _WithoutHfTx:
@@ -56,8 +57,8 @@ def reading(name: str | Path) -> Iterator[None]:
         raise ValueError(f"{name}: cannot be loaded: {error}") from error
 
 
-def load(folder: str) -> tuple[Any, Any]:
-    """Return the model and the tokenizer of a checkpoint.
+def load(folder: str) -> tuple[Any, Any, bool]:
+    """Return the model and the tokenizer of a checkpoint, and whether the model fills in masks.
 
     Raises:
         OSError: if the folder has no checkpoint.
@@ -82,7 +83,8 @@ def load(folder: str) -> tuple[Any, Any]:
     with reading(folder):
         model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True, use_safetensors=True)
         # The tokenizer is not of hf_tx, but its loader reads the config of the model.
-        return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    return model.eval(), tokenizer, auto_class == FILLS_IN
 
 
 def loss_on(model: Any, batch: dict[str, list[Any]]) -> float:
@@ -159,12 +161,12 @@ def write(arguments: argparse.Namespace) -> None:
         OSError: there is no checkpoint in the folder.
         ValueError: the checkpoint or a prompt does not serve.
     """
-    model, tokenizer = load(arguments.checkpoint)
+    model, tokenizer, fills_in = load(arguments.checkpoint)
     loss = None
     if arguments.batch:
         with reading(arguments.batch):
             loss = loss_on(model, json.loads(arguments.batch.read_text("utf-8")))
-    if tokenizer.mask_token is not None:
+    if fills_in:
         samples = fill_in(model, tokenizer, arguments.prompt)
     else:
         samples = [

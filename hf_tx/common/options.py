@@ -2,7 +2,7 @@
 """Names and values of command line options."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,6 +16,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question with the most similar known name, for the message of an unknown name, or an empty string."""
     close = get_close_matches(name, list(known), 1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def check_names(option: str, owner: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ValueError for a name that an option given as JSON does not know.
+
+    Args:
+        option: how the command line spells it.
+        owner: what has the names: an objective or a task.
+        given: the names that are given.
+        known: those that there are.
+    """
+    for name in given:
+        if name not in known:
+            listed = f"has {', '.join(known)}" if known else "has none"
+            raise ValueError(f"{option}: {owner} has no option {name!r}{did_you_mean(name, known)}; it {listed}.")
 
 
 def json_option(arguments: Any, name: str) -> dict[str, Any]:

@@ -130,6 +130,27 @@ def causal_windows(
         scored = last
 
 
+def continuation_windows(
+    token_ids: Iterable[int], *, source_length: int, target_length: int, eos_token_id: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Cut a text into continuations, each with the tokens before it, so that each token is a target exactly once.
+
+    Args:
+        token_ids: the text, without special tokens.
+        source_length: the most tokens of a source, `eos_token_id` included.
+        target_length: the most tokens of a target.
+        eos_token_id: ends every source.
+
+    Yields:
+        The source, which is `eos_token_id` alone for the first target, and the target.
+    """
+    tokens = iter(token_ids)
+    source: list[int] = []
+    while target := list(islice(tokens, target_length)):
+        yield [*source, eos_token_id], target
+        source = [*source, *target][1 - source_length :]
+
+
 def masked_windows(
     token_ids: Sequence[int],
     *,

@@ -25,6 +25,7 @@ from ..common.loading import loading
 AUTO_CLASSES: dict[str, Any] = {
     "causal-lm": AutoModelForCausalLM,
     "masked-lm": AutoModelForMaskedLM,
+    "continuation": AutoModelForSeq2SeqLM,
     "seq2seq-lm": AutoModelForSeq2SeqLM,
     "sequence-classification": AutoModelForSequenceClassification,
 }
@@ -59,7 +60,8 @@ def load_model(
 
     Args:
         name: a folder, or the id of a model on the Hub.
-        task: `causal-lm`, `masked-lm`, `seq2seq-lm` or `sequence-classification`; with `auto_class`, any name.
+        task: `causal-lm`, `masked-lm`, `continuation`, `seq2seq-lm` or `sequence-classification`; with `auto_class`,
+            any name.
         auto_class: the Auto class that loads the model. Default: that of the task.
         device: where to put the model. Default: a GPU if there is one.
         trust_remote_code: whether to run code that comes with the model.

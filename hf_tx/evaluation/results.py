@@ -9,8 +9,35 @@ from typing import Any, Literal, get_args
 from .directions import ranked
 from .scores import Score
 
-Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
+#: How texts are predicted; see `TEXT_TASKS`.
+TextTask = Literal["causal-lm", "masked-lm", "continuation", "seq2seq-lm"]
 Measure = Literal["bits_per_byte", "perplexity"]
+
+
+@dataclass(frozen=True)
+class TextTaskKind:
+    """What is to be known of a way in which texts are predicted.
+
+    Attributes:
+        encoder_decoder: whether the model is an encoder-decoder.
+        pairs: whether a text is a pair of source and target.
+        moves_on: whether windows move on by a stride.
+        prefix: what the names of its metrics begin with.
+    """
+
+    encoder_decoder: bool = False
+    pairs: bool = False
+    moves_on: bool = False
+    prefix: str = ""
+
+
+#: The ways in which texts are predicted, the default of `hf-tx evaluate` first.
+TEXT_TASKS: dict[str, TextTaskKind] = {
+    "causal-lm": TextTaskKind(moves_on=True),
+    "masked-lm": TextTaskKind(prefix="pseudo_"),
+    "continuation": TextTaskKind(encoder_decoder=True),
+    "seq2seq-lm": TextTaskKind(encoder_decoder=True, pairs=True),
+}
 
 # A byte, or the end of an unknown piece, without a model.
 _BITS_OF_A_SYMBOL = math.log2(257)
@@ -22,7 +49,7 @@ class TextResult:
 
     Attributes:
         name: name of the model.
-        task: `causal-lm`, `masked-lm` or `seq2seq-lm`.
+        task: how it predicts: `causal-lm`, `masked-lm`, `continuation` or `seq2seq-lm`.
         scores: the score of each text.
         num_bytes: bytes of the original texts in UTF-8, before the tokenizer changed anything.
         num_unknown: how many of the scored tokens were unknown to the tokenizer.
@@ -37,7 +64,7 @@ class TextResult:
     """
 
     name: str
-    task: Task
+    task: TextTask
     scores: tuple[Score, ...] = field(repr=False)
     num_bytes: int
     num_unknown: int
@@ -78,7 +105,7 @@ class TextResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dict for JSON. The names of metrics of a masked language model begin with `pseudo_`."""
-        score, kind = self.score, "pseudo_" if self.task == "masked-lm" else ""
+        score, kind = self.score, TEXT_TASKS[self.task].prefix
         return {
             "name": self.name,
             "task": self.task,

@@ -3,10 +3,10 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -16,10 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..common.pieces import cut_text, plain_encoder
 from ..models.losses import IGNORE
-from .language_models import causal_windows, evaluating, masked_windows, score_rows
+from .language_models import causal_windows, continuation_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
 from .processes import shared
-from .results import Task, TextResult
+from .results import TEXT_TASKS, TextResult, TextTask
 from .scores import Score
 
 # Default limit of the length of a window: many models allow more than fits into memory.
@@ -35,7 +35,7 @@ def evaluate_texts(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str] | Sequence[tuple[str, str]],
     *,
-    task: Task,
+    task: TextTask,
     context_length: int | None = None,
     stride: int | None = None,
     batch_size: int = 8,
@@ -50,6 +50,8 @@ def evaluate_texts(
       tokenizer, or its eos token if it has no bos token.
     - `masked-lm`: one masked token at a time (see `masked_windows`), in windows with the special tokens of the
       tokenizer.
+    - `continuation`: the next half of a context, given the half before it (see `continuation_windows`), by an
+      encoder-decoder.
     - `seq2seq-lm`: the tokens of the target, given the source and the target before them.
 
     Args:
@@ -73,18 +75,16 @@ def evaluate_texts(
             have the special tokens of the task, or has tokens that the model does not have; if a source or target is
             too long; if the model returns NaN.
     """
-    if task not in get_args(Task):
-        raise ValueError(f"task = {task!r}: must be one of {', '.join(get_args(Task))}")
+    if task not in TEXT_TASKS:
+        raise ValueError(f"task = {task!r}: must be one of {', '.join(TEXT_TASKS)}")
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size}: must be at least 1")
-    if model.config.is_encoder_decoder != (task == "seq2seq-lm"):
+    if model.config.is_encoder_decoder != TEXT_TASKS[task].encoder_decoder:
         kind = "is an encoder-decoder" if model.config.is_encoder_decoder else "is not an encoder-decoder"
-        raise ValueError(
-            f"task = {task!r}: {type(model).__name__} {kind}; only encoder-decoders have the task seq2seq-lm"
-        )
+        raise ValueError(f"task = {task!r}: {type(model).__name__} {kind}")
     settings = _settings(model, tokenizer, task, context_length, stride)
     encoded, digest = [], hashlib.sha256()
-    for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm")):
+    for number, text in enumerate(_checked(texts, pairs=TEXT_TASKS[task].pairs)):
         encoded.append(_encode(tokenizer, text, number, settings["context_length"]))
         for part in [text] if isinstance(text, str) else text:
             _digest(digest, part)
@@ -96,7 +96,7 @@ def evaluate_texts(
 
     # The longest first: rows of a batch are of about one length, and what is too large fails at once.
     order = sorted(range(len(encoded)), key=lambda number: -len(encoded[number].token_ids))
-    make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
+    make_rows = _ROWS[task]
     rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
     scores = [Score(0.0, 0, 0)] * len(encoded)
     unknown = tokenizer.unk_token_id
@@ -293,15 +293,34 @@ def _seq2seq_rows(
         yield {"input_ids": text.source, "decoder_input_ids": decoder_input_ids}, targets
 
 
+def _continuation_rows(
+    model: Any, tokenizer: PreTrainedTokenizerBase, text: _Encoded, settings: dict[str, Any]
+) -> Iterator[Row]:
+    half = settings["context_length"] // 2
+    for source, target in continuation_windows(
+        text.token_ids, source_length=half, target_length=half, eos_token_id=tokenizer.eos_token_id
+    ):
+        shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([target]))[0].tolist()
+        yield {"input_ids": source, "decoder_input_ids": shifted}, target
+
+
+_ROWS: dict[str, Callable[..., Iterator[Row]]] = {
+    "causal-lm": _causal_rows,
+    "masked-lm": _masked_rows,
+    "continuation": _continuation_rows,
+    "seq2seq-lm": _seq2seq_rows,
+}
+
+
 def _settings(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    task: Task,
+    task: TextTask,
     context_length: int | None,
     stride: int | None,
 ) -> dict[str, Any]:
     """Return what the numbers depend on, with the defaults filled in."""
-    if stride is not None and task != "causal-lm":
+    if stride is not None and not TEXT_TASKS[task].moves_on:
         raise ValueError(
             f"stride = {stride} has no effect for {task}, because its windows do not overlap: leave it out"
         )
@@ -309,12 +328,18 @@ def _settings(
         raise ValueError(
             "the tokenizer has no mask token, which the task masked-lm needs: use the tokenizer of the model"
         )
+    if task == "continuation" and tokenizer.eos_token_id is None:
+        raise ValueError(
+            "the tokenizer has no eos token, which the task continuation needs at the end of a source: set "
+            "tokenizer.eos_token"
+        )
     if context_length is None:
         context_length = longest_input(model.config, tokenizer)
         if task != "seq2seq-lm":
             context_length = min(context_length or _LONGEST_WINDOW, _LONGEST_WINDOW)
-    elif context_length < 2:
-        raise ValueError(f"context_length = {context_length}: must be at least 2")
+    least = 4 if task == "continuation" else 2  # halves of a source and its end, and of a target
+    if context_length is not None and context_length < least:
+        raise ValueError(f"context_length = {context_length}: must be at least {least}")
     if task != "causal-lm":
         return {"context_length": context_length}
     assert context_length is not None  # a window always has a length

@@ -73,7 +73,7 @@ class RunRecord:
     Attributes:
         title: name of the model.
         summary: what it is, in a sentence or two.
-        task: the Hub's name of the task, as in `text-generation`.
+        pipeline_tag: the Hub's name of what the model does, as in `text-generation`.
         uses: what it is meant for.
         limits: what it is not meant for, and known problems.
         language: codes of the languages, as far as the card of the data says them.
@@ -92,7 +92,7 @@ class RunRecord:
 
     title: str
     summary: str
-    task: str
+    pipeline_tag: str
     command: str
     model: dict[str, Any]
     data: list[DataRecord]
@@ -170,14 +170,14 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         language=record.language or None,
         license=record.license,
         library_name="transformers",
-        pipeline_tag=record.task,
+        pipeline_tag=record.pipeline_tag,
         tags=["hf_tx"],
         base_model=record.base_model,
         metrics=list(dict.fromkeys(result.metric for result in record.results)) or None,
         model_name=record.title,
         eval_results=[
             EvalResult(
-                task_type=record.task,
+                task_type=record.pipeline_tag,
                 dataset_type=result.dataset.lower().replace(" ", "-"),
                 dataset_name=result.dataset,
                 dataset_split=result.split,
@@ -188,7 +188,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         ]
         or None,
     )
-    auto_class = _AUTO_CLASSES.get(record.task)
+    auto_class = _AUTO_CLASSES.get(record.pipeline_tag)
     card = ModelCard.from_template(
         data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=format_value, auto_class=auto_class
     )

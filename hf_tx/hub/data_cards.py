@@ -2,10 +2,11 @@
 """Reads the cards of local datasets."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import metadata_load
+
+from ..common.packaged import path_of
 
 
 def read_data_card(name: str | os.PathLike[str]) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def read_data_card(name: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         ValueError: if the metadata of the card is not YAML.
     """
-    path = Path(name)
+    path = path_of(name)
     places = [path / "README.md", path.absolute().parent / "README.md"] if path.is_dir() else [path.with_suffix(".md")]
     for place in places:
         if place.is_file():

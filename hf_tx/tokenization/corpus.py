@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers.utils import logging
 
+from ..common.packaged import path_of
 from .files import COMPRESSED, ending, read_pieces
 from .loading import load_rows
 from .tables import TABLES
@@ -24,8 +25,8 @@ def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
 
     Args:
         paths: one or several files or folders. A folder stands for all `*.txt` files (also compressed ones, such as
-            `*.txt.gz`) in it and in its subfolders, in sorted order. Paths are checked immediately, contents while
-            they are read.
+            `*.txt.gz`) in it and in its subfolders, in sorted order, and `hf_tx:state_of_the_union` for a text that is
+            part of hf_tx. Paths are checked immediately, contents while they are read.
 
     Returns:
         An iterator over pieces of about 64 KiB.
@@ -38,7 +39,7 @@ def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not listed:
         raise ValueError("no text files were given: pass at least one file or folder")
-    files = [file for path in listed for file in _files(Path(path))]
+    files = [file for path in listed for file in _files(path_of(path))]
     return chain.from_iterable(map(read_pieces, files))
 
 

@@ -67,10 +67,9 @@ def test_files_of_text_and_of_rows_are_told_by_their_endings(train: str, held_ou
 
 
 def test_lists_and_single_values_have_other_names_too() -> None:
-    line = "--model_name_or_path a b --dataset_name d --max_seq_length 8 --num_beams 2 --val_max_target_length 7"
+    line = "--model_name_or_path a b --dataset_name d --max_seq_length 8 --num_beams 2"
     arguments = parse_options(EvaluationArguments, [*line.split(), "--task", "seq2seq"])
     assert (arguments.model, arguments.max_length, arguments.generation_num_beams) == (["a", "b"], 8, 2)
-    assert arguments.max_target_length == 7
     arguments = parse_options(train_tokenizer.Arguments, ["--train_file", "a.csv", "--output_dir", "o"])
     assert (arguments.dataset, arguments.text, arguments.output) == ("a.csv", [], "o")
     arguments, settings = parse_options(
@@ -108,7 +107,7 @@ def test_lists_and_single_values_have_other_names_too() -> None:
             "model",
             "model is not an option. Options begin with --; a file with options (.yaml, .yml, .json) must be the only",
         ),
-        ("distill", "--steps 2", "the following arguments are required: --model, --output, --text"),
+        ("distill", "--steps 2", "the following arguments are required: --model, --output"),
         ("distill", "--steps many", "argument --steps: invalid int value: 'many'"),
     ],
 )

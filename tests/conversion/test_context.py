@@ -19,6 +19,7 @@ from tiny_models import BIASES, assert_close, build, tokens
 from torch import nn
 
 import hf_tx
+from hf_tx.common.packaged import SPEECHES, path_of
 from hf_tx.conversion import NotExpressible
 
 LONG = 4 * LENGTH
@@ -339,7 +340,7 @@ def test_models_of_others() -> None:
 
 # ------------------------------------------------------------------------------------------ what it is worth untrained
 TRAINED, EVALUATED = 32, 128
-CORPUS = Path(__file__).parents[2] / "scripts" / "data" / "state_of_the_union.txt"
+CORPUS = path_of(SPEECHES)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ import hf_tx
 from hf_tx.conversion import FAMILIES, NotExpressible
 from hf_tx.conversion.families import REFUSED, family_of
 from hf_tx.conversion.fields import SHARED
-from hf_tx.training import RECIPES, width_fields
+from hf_tx.objectives import OBJECTIVES, objectives_of
+from hf_tx.training import NEW_MODELS, new_config, width_fields
 
 PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ | SEQ2SEQ_HEADS
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -179,13 +180,13 @@ NATIVE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("kind", NEW_MODELS)
 @pytest.mark.parametrize("changes", NATIVE)
 def test_a_model_that_began_here_is_expressed_or_refused(kind: str, changes: str) -> None:
     sizes = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32)
-    recipe, ids = RECIPES[kind], torch.arange(3, 15)[None]
-    config = recipe.config(**sizes, pad_token_id=0, **NATIVE[changes])
-    model = recipe.auto_class.from_config(config).eval()
+    ids = torch.arange(3, 15)[None]
+    config = new_config(kind, **sizes, pad_token_id=0, **NATIVE[changes])
+    model = OBJECTIVES[objectives_of(kind)[0]].auto_class.from_config(config).eval()
     randomise(model)
     expressed = []
     for name in FAMILIES:

@@ -277,6 +277,27 @@ def test_an_unknown_token_is_never_predicted_right():
     assert [score_rows(Recorder(3), inputs, ids, unknown)[0].num_correct for unknown in (None, 0)] == [1, 0]
 
 
+def test_a_text_in_halves_of_a_context():
+    """Each target is read anew, with the half before it as its source."""
+    model, half, expected = tx("encoder-decoder", len(SEQ2SEQ)).eval(), 5, []
+    for text in TEXTS:
+        tokens, total = ids_of(SEQ2SEQ, text), 0.0
+        for start in range(0, len(tokens), half):
+            source = [*tokens[max(0, start - half + 1) : start], SEQ2SEQ.eos_token_id]
+            target = tokens[start : start + half]
+            with torch.no_grad():
+                read = dict(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[0, *target[:-1]]]))
+                logits = model(**read).logits[0]
+            total -= sum(log_probability(*each) for each in zip(logits, target, strict=True))
+        expected.append(total)
+    options = dict(task="continuation", context_length=2 * half, batch_size=3)
+    result = evaluate_texts(model, SEQ2SEQ, TEXTS, **options)
+    assert [score.nats for score in result.scores] == pytest.approx(expected, rel=1e-4)
+    assert result.score.num_tokens == sum(len(ids_of(SEQ2SEQ, text)) for text in TEXTS)
+    with pytest.raises(ValueError, match="context_length = 3: must be at least 4"):
+        evaluate_texts(model, SEQ2SEQ, TEXTS, task="continuation", context_length=3)
+
+
 def refused(message: str, model=None, tokenizer=DECODER, texts=TEXTS, **options):
     model = model or Recorder(len(tokenizer))
     with pytest.raises(ValueError, match=message):
@@ -285,7 +306,7 @@ def refused(message: str, model=None, tokenizer=DECODER, texts=TEXTS, **options)
 
 
 def test_what_does_not_fit_is_refused_before_the_first_step():
-    refused("task = 'lm': must be one of causal-lm, masked-lm, seq2seq-lm", task="lm")
+    refused("task = 'lm': must be one of causal-lm, masked-lm, continuation, seq2seq-lm", task="lm")
     refused("batch_size = 0: must be at least 1", batch_size=0)
     refused("context_length = 1: must be at least 2", context_length=1)
     refused("stride = 8: must be at least 1 and at most context_length - 1 = 7", context_length=8, stride=8)

@@ -16,7 +16,7 @@ def record(**changes: Any) -> RunRecord:
     fields: dict[str, Any] = dict(
         title="small-decoder",
         summary="A decoder of addresses.",
-        task="text-generation",
+        pipeline_tag="text-generation",
         command="hf-tx pretrain --family decoder --text addresses",
         model={"class": "TxDecoderForCausalLM", "parameters": 1234567},
         data=[DataRecord("Addresses", "public domain", "https://example.org", "249 documents")],

@@ -153,7 +153,7 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--strid", "4"], "unknown option --strid: did you mean --stride?"),
         (
             [*OTHER, "--task", "lm"],
-            "--task lm: must be one of causal-lm, masked-lm, seq2seq-lm, sequence-classification",
+            "--task lm: must be one of causal-lm, masked-lm, continuation, seq2seq-lm, sequence-classification",
         ),
         ([*OTHER, "--stride", "64"], "stride = 64: must be at least 1 and at most context_length - 1 = 63"),
         ([*CLASSES, "--dataset", "names.csv", "--stride", "4"], "--stride 4: is an option of --task causal-lm"),

@@ -133,7 +133,7 @@ def test_a_tokenizer_needs_only_what_the_objective_needs(script: ModuleType) -> 
 def test_a_loss_stands_beside_that_of_the_frequencies_of_its_labels(
     script: ModuleType, objective: str, counted: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hf_tx.training.pretraining._MOST_COUNTED", counted)
+    monkeypatch.setattr("hf_tx.objectives.objective._MOST_COUNTED", counted)
     kind, parts = OBJECTIVES[objective], {"train": TEXT.splitlines()[::2], "validation": TEXT.splitlines()[1::2]}
     Path("data").mkdir()
     for split, lines in parts.items():
@@ -284,7 +284,10 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
         ({"attn_implementation": "banded"}, "banded"),
         ({"resume": True}, "--resume: there is no checkpoint in out"),
         ({"other_text": "gone.txt"}, "gone.txt"),
-        ({"other_text": "text.txt", "family": "encoder"}, "--other-text: is measured of causal-lm alone"),
+        (
+            {"other_text": "text.txt", "family": "encoder"},
+            "--other-text: is measured of causal-lm, continuation",
+        ),
         ({"eval_text": "text.txt"}, "--eval-text text.txt: holds a text that is trained on too"),
         ({"held_out": 0.7}, "--held-out 0.7: must be above 0 and at most 0.5"),
         ({"max_steps": 0}, "--max_steps 0: must be at least 1"),

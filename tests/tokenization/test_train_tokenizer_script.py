@@ -6,8 +6,10 @@ from child_process import child
 from scripts.scripts import loaded
 from transformers import AutoTokenizer
 
+from hf_tx.common.packaged import SPEECHES, path_of
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "train_tokenizer.py"
-TEXT = SCRIPT.parent / "data" / "state_of_the_union.txt"
+TEXT = path_of(SPEECHES)
 
 
 @pytest.fixture(scope="module")
