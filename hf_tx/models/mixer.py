@@ -39,8 +39,8 @@ class Pattern:
         rule: `rule(batch, head, query, key)` over indices, with the signature of transformers' mask functions.
         band: the band in which the rule can hold, or None.
         broadcasts: whether the rule can be called with indices of any shapes that broadcast, and returns for all of
-            them what it returns for each. `tiled` and `banded` then evaluate it for whole tiles at once; other rules are
-            called under `torch.vmap`, which takes several times as long.
+            them what it returns for each. `tiled` and `banded` then evaluate it for whole tiles at once. They call
+            other rules under `torch.vmap`, which takes several times as long.
     """
 
     rule: Callable[..., Any]

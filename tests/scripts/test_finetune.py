@@ -359,7 +359,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"max_length": 65}, None, "--max-length 65: the model and its tokenizer read at most 64 tokens"),
     ({"task_options": '{"doc_stride": 3}'}, None,
      "--task-options: sequence-classification has no option 'doc_stride'; it has problem_type, baseline"),
-    ({"doc_stride": 3}, None, "unknown argument --doc_stride: give --task-options '{\"doc_stride\": 64}'"),
+    ({"doc_stride": 3}, None, "unknown option --doc_stride: use --task-options '{\"doc_stride\": 64}'"),
     ({"task_options": '{"max_answer_length": 0}', "task": "question-answering"}, None,
      "--task-options: max_answer_length = 0 must be a whole number of at least 1"),
     ({"task_options": '{"doc_strid": 3}', "task": "question-answering"}, None, "(did you mean doc_stride?)"),
