@@ -21,7 +21,8 @@ GROUND = ("models", "common", "backends", "plugins", "conformance")
 #: Where one of those imports another, and why. Never both ways.
 REASONS = {
     ("training", "tokenization"): "texts are read in one way, whether they train a tokenizer or a model",
-    ("training", "objectives"): "a recipe goes all the way, from texts ...",
+    ("objectives", "evaluation"): "an objective says what it measures, and against which baseline",
+    ("training", "objectives"): "a run goes all the way, from texts ...",
     ("training", "evaluation"): "... to measures",
     ("training", "hub"): "... and to the card of the model",
     ("training", "analysis"): "a run plots its losses",
