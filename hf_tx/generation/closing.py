@@ -23,7 +23,7 @@ class _Width(NamedTuple):
 #: So few are all tried: they are names, numbers or what stands between values, and not the inside of a string.
 _FEW = 20
 #: Texts that are searched in depth are no longer than this many bytes.
-_LONGEST = 4_000
+_LONGEST = 2_000
 _NARROW, _MIDDLE, _WHOLE = _Width(3, 1), _Width(12, 2), _Width(len(_FIRST), None)
 
 
@@ -62,7 +62,8 @@ class Closer:
         matcher: Matcher,
         accepted: Callable[[bytes], bool] = lambda _: True,
         at_start: bool = False,
-        steps: int = 8_000,
+        steps: int = 4_000,
+        thorough: bool = True,
     ) -> tuple[int, ...] | None:
         """Search a short end: by length as long as that takes few steps, and then in depth.
 
@@ -71,20 +72,22 @@ class Closer:
             accepted: whether the bytes found are an end; asked where the grammar allows one.
             at_start: nothing stands before, where some tokenizers cannot write a space.
             steps: how many places each way of searching tries.
+            thorough: try all ways, and not only those that find most ends.
 
         Returns:
             Its tokens; None if none was found.
         """
         begin = _Place(b"", matcher)
         search = _Search(self, accepted, at_start)
-        for way in (
+        ways = (
             lambda: search.by_length(begin, _MIDDLE, 1, steps // 4),
             lambda: search.by_length(begin, _NARROW, 16, steps),
-            lambda: search.by_length(begin, _MIDDLE, 16, steps // 2),
             lambda: search.in_depth(begin, _NARROW, steps),
+            lambda: search.by_length(begin, _MIDDLE, 16, steps // 2),
             lambda: search.by_length(begin, _WHOLE, 4, steps),
             lambda: search.in_depth(begin, _WHOLE, steps),
-        ):
+        )
+        for way in ways if thorough else ways[:3]:
             try:
                 found = way()
             except _Exhausted:

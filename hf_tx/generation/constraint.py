@@ -55,8 +55,8 @@ class Constraint:
         """JSON that conforms to a schema.
 
         Args:
-            schema: a dict, its text, or a pydantic model. Drafts 4, 6, 7, 2019-09 and 2020-12 by its `$schema`; 2020-12
-                without one.
+            schema: a dict, its text, or a pydantic model. Of drafts 4, 6, 7, 2019-09 and 2020-12 by its `$schema`;
+                without one, of 2020-12.
             strict: refuse a schema with keywords that cannot be enforced; otherwise they are listed in `unchecked`.
             whitespace: `"compact"` for none between the parts of the text, or `"flexible"` for at most four
                 characters in each place.
@@ -171,14 +171,15 @@ class Compiled:
     def __init__(self, constraint: Constraint, grammar: str, vocabulary: Vocabulary) -> None:
         self.constraint, self.vocabulary = constraint, vocabulary
         self.closer = Closer(vocabulary)
-        self._root = Matcher.compile(grammar, vocabulary)
         self._lock = threading.Lock()
-        end = self.closer.short_end(self._root, self.accepts, at_start=True)
+        try:
+            self._root = Matcher.compile(grammar, vocabulary)
+            end = self.closer.short_end(self._root, self.accepts, at_start=True)
+            why = "either there is none, or the shortest is very long"
+        except GrammarError as error:  # one that compiles for bytes
+            end, why = None, str(error)
         if end is None:
-            raise GrammarError(
-                f"{constraint!r}: no complete text was found that the tokenizer can write: either there is none, or the "
-                "shortest is very long."
-            )
+            raise GrammarError(f"{constraint!r}: no complete text was found that the tokenizer can write: {why}.")
         #: A short text that conforms.
         self.end = end
 

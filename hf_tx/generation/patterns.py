@@ -83,7 +83,9 @@ def _class(pattern: str, start: int) -> tuple[str, int]:
             found += "\\" + following + (_MORE_SPACE if negated and following == "s" else "")
             index += 2
         else:
-            plain = letter.isalnum() or ord(letter) > 127 or letter == " " or (letter == "-" and pattern[index - 1] != "-")
+            plain = (
+                letter.isalnum() or ord(letter) > 127 or letter == " " or (letter == "-" and pattern[index - 1] != "-")
+            )
             found += letter if plain else "\\" + letter
             index += 1
     return found + "]", index + 1
@@ -105,6 +107,7 @@ _TIME_JUDGED = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[zZ]|[+-](\d\d):(\d
 _LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _HOSTNAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?:[a-zA-Z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9a-fA-F]{2})*")
+_EMAIL = re.compile(r"(?:\"[^\"]+\"|[^@\s\"]+)@(?:[a-zA-Z0-9.-]+|\[[^\]@\s]+\])")
 _T_PART = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
 _D_PART = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
 _DURATION = re.compile(rf"P(?:{_D_PART}(?:{_T_PART})?|{_T_PART}|\d+W)", re.ASCII)
@@ -134,6 +137,7 @@ JUDGES: dict[str, Callable[[str], bool]] = {
     "time": _is_time,
     "date-time": lambda text: text[10:11] in ("t", "T") and _is_date(text[:10]) and _is_time(text[11:]),
     "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "email": lambda text: _EMAIL.fullmatch(text) is not None,
     "hostname": lambda text: _HOSTNAME.fullmatch(text) is not None,
     "uri": lambda text: _URI.fullmatch(text) is not None,
 }

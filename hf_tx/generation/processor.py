@@ -14,7 +14,7 @@ from .constraint import Compiled, Constraint
 from .engine import GrammarError, Matcher
 
 #: How many tokens are tried at a step, the best first; how many ends are searched at a step; how many are remembered.
-_CANDIDATES, _SEARCHES, _REMEMBERED = 256, 12, 24
+_CANDIDATES, _SEARCHES, _REMEMBERED = 256, 12, 16
 _SEARCH_STEPS = 600
 
 
@@ -94,17 +94,20 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         self._lock = threading.Lock()
         # Only saves work: a row that is not here is read anew from its tokens.
         self._rows: collections.OrderedDict[tuple[int, tuple[int, ...]], _Row | None] = collections.OrderedDict()
-        # What is learnt here stays here, so that the same seed gives the same text.
+        # What is learnt here stays here, so that the same seed gives the same text: changes of ends that were found
+        # lately, and those found in places that look alike.
         self._changes = {id(one): [_Change((), without) for without in range(3)] for one in self.compiled}
+        self._found: dict[tuple[int, bytes | None, bool], list[_Change]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ConstraintLogitsProcessor":
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
         copied._lock, copied._rows = threading.Lock(), collections.OrderedDict()
+        copied._found = {key: list(changes) for key, changes in self._found.items()}
         copied._changes = {key: list(changes) for key, changes in self._changes.items()}
         return copied
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return the scores with all but the allowed tokens at minus infinity.
 
         Args:
@@ -131,8 +134,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):
     def _check_rows(self, count: int) -> None:
         if not self._one_for_all and count != len(self.compiled) * self.rows_per_prompt:
             raise ValueError(
-                f"there are {len(self.compiled)} constraints for {count} rows: give one for all, or one for each prompt "
-                f"(rows_per_prompt={self.rows_per_prompt})."
+                f"there are {len(self.compiled)} constraints for {count} rows: give one for all, or one for each "
+                f"prompt (rows_per_prompt={self.rows_per_prompt})."
             )
 
     def _allowed(self, index: int, tokens: tuple[int, ...], scores: torch.Tensor, step: int) -> list[int]:
@@ -167,8 +170,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         if not allowed:
             raise ValueError(
                 f"{where}: all tokens that {compiled.constraint!r} allows have a score of minus infinity, or none is "
-                f"left in {left} tokens after {row.text!r}. Look at min_new_tokens, no_repeat_ngram_size, bad_words_ids, "
-                "suppress_tokens and other processors."
+                f"left in {left} tokens after {row.text!r}. Look at min_new_tokens, no_repeat_ngram_size, "
+                "bad_words_ids, suppress_tokens and other processors."
             )
         return allowed
 
@@ -218,9 +221,9 @@ class ConstraintLogitsProcessor(LogitsProcessor):
             if token in row.ends or (at_start and (pieces[token] or b"").startswith(b" ")):
                 continue
             end = self._end_after(compiled, row, token, left - 2)
-            if end is None and searches and left > 2:
-                searches -= 1
-                end = self._search(compiled, row, token)
+            if end is None and left > 2:
+                end, searched = self._find(compiled, row, token, searches > 0)
+                searches -= searched
             if end is not None:
                 row.ends[token] = end
         if row.end and row.end[0] < scores.shape[0]:
@@ -230,7 +233,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         return [token for token in fitting if values.get(token, -torch.inf) > -torch.inf]
 
     def _end_after(self, compiled: Compiled, row: _Row, token: int, longest: int) -> tuple[int, ...] | None:
-        """Return an end after a token that is like one that was found before, if there is one of at most some tokens."""
+        """Return an end after a token that is like one that was found before, if possible of at most some tokens."""
         if row.end and row.end[0] == token:
             return row.end[1:]
         too_long = None
@@ -247,22 +250,34 @@ class ConstraintLogitsProcessor(LogitsProcessor):
                 too_long = too_long or end
         return too_long
 
-    def _search(self, compiled: Compiled, row: _Row, token: int) -> tuple[int, ...] | None:
+    def _find(self, compiled: Compiled, row: _Row, token: int, search: bool) -> tuple[tuple[int, ...] | None, bool]:
+        """Return an end after a token, by what was found in places that look alike or by a search; and if by that."""
         matcher = row.matcher.copy()
         if not matcher.consume((token,)):
-            return None
+            return None, False
+        known = self._found.setdefault((id(compiled), matcher.mask(), matcher.complete()), [])
+        for change in known:
+            end = change.before + row.end[change.without :]
+            if change.without <= len(row.end) and row.matcher.accepts((token, *end)):
+                return end, False
+        if not search:
+            return None, False
         text = row.text + compiled.vocabulary.text((token,))
-        end = compiled.closer.short_end(matcher, lambda rest: compiled.accepts(text + rest), steps=_SEARCH_STEPS)
-        if end is not None:
+        accepted = lambda rest: compiled.accepts(text + rest)  # noqa: E731
+        found = compiled.closer.short_end(matcher, accepted, steps=_SEARCH_STEPS, thorough=False)
+        if found is not None:
             same = 0
-            while same < min(len(end), len(row.end)) and end[-1 - same] == row.end[-1 - same]:
+            while same < min(len(found), len(row.end)) and found[-1 - same] == row.end[-1 - same]:
                 same += 1
-            change = _Change(end[: len(end) - same], len(row.end) - same)
+            change = _Change(found[: len(found) - same], len(row.end) - same)
+            if change not in known:
+                known.insert(0, change)
+                del known[_REMEMBERED:]
             changes = self._changes[id(compiled)]
             if change not in changes:
                 changes.insert(min(4, len(changes)), change)
                 del changes[_REMEMBERED:]
-        return end
+        return found, True
 
 
 def _eos_ids(tokenizer: Any, given: int | Sequence[int] | torch.Tensor | None) -> list[int]:

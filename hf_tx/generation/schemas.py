@@ -3,7 +3,7 @@
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,9 +15,35 @@ from .patterns import FORMATS, JUDGES, STRICTER, PatternError, translate
 LARGEST, DEEPEST = 1_000_000, 64
 #: The keywords that the engine enforces.
 ENFORCED = frozenset(
-    "anyOf oneOf allOf $ref const enum type items additionalItems prefixItems minItems maxItems properties "
-    "additionalProperties patternProperties required minProperties maxProperties minLength maxLength pattern format "
-    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split()
+    {
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "$ref",
+        "const",
+        "enum",
+        "type",
+        "items",
+        "additionalItems",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "properties",
+        "additionalProperties",
+        "patternProperties",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    }
 )
 _HOLDERS = ("$defs", "definitions", "$schema")
 _OLDER = ("draft-04", "draft-06", "draft-07")
@@ -61,15 +87,15 @@ class Schema:
     def explain(self, text: str, enforced_only: bool = False) -> str | None:
         """Return why a text does not conform, or None if it does."""
         try:
-            value = parse(text)
+            value = parse(text, _Number)
         except (ValueError, RecursionError) as error:
             return f"is no JSON: {error}"
         judge = self._judge_of_enforced if enforced_only else self._judge
         try:
-            error = next(judge.iter_errors(value), None)
+            found = next(judge.iter_errors(value), None)
         except RecursionError:
             return "is nested too deeply"
-        return None if error is None else f"{error.json_path}: {error.message}"
+        return None if found is None else f"{found.json_path}: {found.message}"
 
     def _rewrite(self, problems: dict[str, str]) -> Any:
         """Return the schema for the engine: what it does not know left out, and the rest so that it agrees."""
@@ -178,8 +204,27 @@ class Schema:
         return kept
 
 
-def parse(text: str) -> Any:
+class _Number(float):
+    """A number of a text that knows how it was written, since rounding may carry it over a bound."""
+
+    written: Decimal
+
+    def __new__(cls, text: str) -> "_Number":
+        number = super().__new__(cls, text)
+        number.written = Decimal(text)
+        return number
+
+
+def _exact(value: Any) -> Decimal:
+    return value.written if isinstance(value, _Number) else Decimal(repr(value))
+
+
+def parse(text: str, number: Callable[[str], Any] = float) -> Any:
     """Return the value of a JSON text.
+
+    Args:
+        text: the text.
+        number: makes a number of one that is written with a point or an exponent.
 
     Raises:
         ValueError: it is none; NaN and Infinity are none.
@@ -188,7 +233,7 @@ def parse(text: str) -> Any:
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=refuse, parse_float=number)
 
 
 def _read(source: Any) -> Any:
@@ -252,7 +297,7 @@ def _judge(validators: Any, schema: Any) -> Any:
     checker = jsonschema.FormatChecker()
     for name, judge in JUDGES.items():
         checker.checks(name)(lambda value, judge=judge: not isinstance(value, str) or judge(value))  # type: ignore[misc]
-    exact = jsonschema.validators.extend(validators, {"multipleOf": _multiple_of})
+    exact = jsonschema.validators.extend(validators, {"multipleOf": _multiple_of, **_bounds_of(validators)})
     return exact(schema, format_checker=checker, registry=referencing.Registry())
 
 
@@ -261,12 +306,35 @@ def _multiple_of(validator: Any, divisor: Any, value: Any, schema: Any) -> Itera
     import jsonschema
 
     if validator.is_type(value, "number"):
-        try:
-            whole = (Fraction(Decimal(repr(value))) / Fraction(Decimal(repr(divisor)))).denominator == 1
-        except (OverflowError, ValueError):  # infinite: an exponent past those of a float
-            whole = False
-        if not whole:
+        written = _exact(value)
+        # Of numbers with such exponents, no text is allowed either.
+        far = not written.is_finite() or abs(written.adjusted()) > 400
+        if far or (Fraction(written) / Fraction(_exact(divisor))).denominator != 1:
             yield jsonschema.ValidationError(f"{value!r} is not a multiple of {divisor}")
+
+
+def _bounds_of(validators: Any) -> dict[str, Any]:
+    """Return judges of bounds that compare numbers as they are written."""
+    import jsonschema
+
+    def judge_of(key: str, breaks: Callable[[Decimal, Decimal], bool]) -> Any:
+        def judge(validator: Any, bound: Any, value: Any, schema: Any) -> Iterator[Any]:
+            # Draft 4 says by a neighbour that a bound is exclusive.
+            exclusive = schema.get("exclusive" + key.capitalize()) is True
+            if validator.is_type(value, "number"):
+                number, limit = _exact(value), _exact(bound)
+                if breaks(number, limit) or (exclusive and number == limit):
+                    yield jsonschema.ValidationError(f"{value!r} is past the {key} of {bound}")
+
+        return judge
+
+    judges = {
+        "minimum": judge_of("minimum", lambda number, limit: number < limit),
+        "maximum": judge_of("maximum", lambda number, limit: number > limit),
+        "exclusiveMinimum": judge_of("exclusiveMinimum", lambda number, limit: number <= limit),
+        "exclusiveMaximum": judge_of("exclusiveMaximum", lambda number, limit: number >= limit),
+    }
+    return {key: judge for key, judge in judges.items() if key in validators.VALIDATORS}
 
 
 def _escaped(key: str) -> str:
@@ -286,9 +354,8 @@ def _without_effect(key: str, value: Any, schema: dict[str, Any]) -> bool:
 def _numbers(schema: dict[str, Any]) -> None:
     """Say bounds as later drafts do."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(schema.get(exclusive), bool):
-            if schema.pop(exclusive) and bound in schema:
-                schema[exclusive] = schema.pop(bound)
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
+            schema[exclusive] = schema.pop(bound)
 
 
 def _bounds_problem(schema: dict[str, Any]) -> str | None:
@@ -305,7 +372,7 @@ def _bounds_problem(schema: dict[str, Any]) -> str | None:
         return None  # the schema as a whole says it
     judge = _judge(_validators_of({}), alone)
     for text in sorted(_beside([schema[key] for key in keys])):
-        if matcher.accepts(byte_vocabulary().greedily(text.encode())) and not judge.is_valid(json.loads(text)):
+        if matcher.accepts(byte_vocabulary().greedily(text.encode())) and not judge.is_valid(parse(text, _Number)):
             return f"is not enforced: the engine takes {text}"
     return None
 
@@ -354,8 +421,8 @@ def reachable(root: dict[str, Any], known: Any) -> list[tuple[str, dict[str, Any
 def _resolve(root: dict[str, Any], reference: str, path: str) -> tuple[str, Any]:
     if reference != "#" and not reference.startswith("#/"):
         raise SchemaError(
-            f"{path}/$ref: {reference!r} is not a place in this schema (#/...): other documents are never fetched, and "
-            "anchors are not followed. Put the definition under $defs."
+            f"{path}/$ref: {reference!r} is not a place in this schema (#/...): other documents are never fetched, "
+            "and anchors are not followed. Put the definition under $defs."
         )
     target: Any = root
     for part in reference.split("/")[1:]:

@@ -57,7 +57,7 @@ def generate_structured(
         constraint: one for all prompts, or one for each.
         max_new_tokens: of these the text is complete, with the token that ends it.
         candidates: how many allowed tokens are tried at a step, the best first (`ConstraintLogitsProcessor`).
-        generate_kwargs: of `generate()`: `num_beams`, `do_sample`, `temperature`, `num_return_sequences`, `streamer` ...
+        generate_kwargs: options of `generate()`: `num_beams`, `do_sample`, `num_return_sequences`, `streamer` ...
 
     Raises:
         ValueError: the budget cannot hold a complete text, an option contradicts the constraint, or there are fewer
@@ -120,8 +120,8 @@ def _read(
         if not ends or problem is not None:
             raise ValueError(
                 f"sequence {index}: {text!r} does not conform to {compiled.constraint!r}"
-                f"{f' ({problem})' if problem else ''}: with beams, that is so when fewer texts conform than sequences "
-                "are asked for (num_return_sequences); otherwise another processor came after that of the constraint."
+                f"{f' ({problem})' if problem else ''}: with beams, that is so when fewer texts conform than "
+                "sequences are asked for (num_return_sequences); otherwise another processor came after that of the constraint."
             )
         found.append(text)
         parsed.append(compiled.constraint.parse(text))

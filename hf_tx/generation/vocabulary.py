@@ -180,16 +180,22 @@ def _add(tokenizer: Any, pieces: list[bytes | None], added: dict[int, str]) -> N
                 pieces[index] = content.encode()
 
 
+def _is_text(piece: bytes) -> bool:
+    """Return whether a piece is whole letters."""
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _check(tokenizer: Any, vocabulary: Vocabulary, name: str) -> None:
     """Compare with what the tokenizer writes, for sequences that are drawn always the same."""
     draw = random.Random(0)
-    usable = list(vocabulary.ids.values())
-    for _ in range(_CHECKS):
+    usable = [index for piece, index in vocabulary.ids.items() if _is_text(piece)]
+    for _ in range(_CHECKS if usable else 0):
         tokens = [draw.choice(usable) for _ in range(_CHECKED_TOKENS)]
-        try:
-            expected = vocabulary.text(tokens).decode()
-        except UnicodeDecodeError:
-            continue
+        expected = vocabulary.text(tokens).decode()
         if vocabulary.drops_first_space:
             expected = expected.removeprefix(" ")
         written = _decode(tokenizer, tokens)
