@@ -4,7 +4,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
@@ -211,7 +211,10 @@ class _Number(float):
 
     def __new__(cls, text: str) -> "_Number":
         number = super().__new__(cls, text)
-        number.written = Decimal(text)
+        try:
+            number.written = Decimal(text)
+        except InvalidOperation:  # such an exponent says no more than its sign
+            number.written = Decimal(float(text))
         return number
 
 

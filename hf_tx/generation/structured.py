@@ -121,7 +121,8 @@ def _read(
             raise ValueError(
                 f"sequence {index}: {text!r} does not conform to {compiled.constraint!r}"
                 f"{f' ({problem})' if problem else ''}: with beams, that is so when fewer texts conform than "
-                "sequences are asked for (num_return_sequences); otherwise another processor came after that of the constraint."
+                "sequences are asked for (num_return_sequences); otherwise another processor came after that of the "
+                "constraint."
             )
         found.append(text)
         parsed.append(compiled.constraint.parse(text))

@@ -50,8 +50,19 @@ def random_schema(draw: random.Random, depth: int = 2) -> dict[str, Any]:
     return {"type": kind}
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "bart", "tx-decoder", "tx-encoder-decoder"])
-@pytest.mark.parametrize("kind", ["byte-level", "unigram", "byte-fallback"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("llama", "byte-level"),
+        ("llama", "unigram"),
+        ("llama", "byte-fallback"),
+        ("gpt2", "byte-level"),
+        ("t5", "unigram"),
+        ("bart", "byte-level"),
+        ("tx-decoder", "unigram"),
+        ("tx-encoder-decoder", "byte-fallback"),
+    ],
+)
 def test_all_that_comes_back_conforms(name: str, kind: str, tiny: Tiny) -> None:
     """Random schemas, random weights, and every way of decoding: valid, and in the budget."""
     model, tokenizer = tiny(name, kind)
