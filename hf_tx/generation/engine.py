@@ -34,6 +34,7 @@ def library() -> Any:
         ImportError: it is not installed.
     """
     try:
+        import jsonschema  # noqa: F401  # the judge
         import llguidance
     except ImportError as error:
         raise ImportError('constraints need llguidance and jsonschema: pip install "hf_tx[structured]"') from error

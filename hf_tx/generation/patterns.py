@@ -5,7 +5,7 @@ import datetime
 import re
 from collections.abc import Callable
 
-#: Longer patterns, and patterns whose counted repetitions multiply to more, are refused.
+#: Longer patterns, and patterns that come to more letters when their repetitions are written out, are refused.
 LONGEST_PATTERN, MOST_REPETITIONS = 5_000, 20_000
 _COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 #: White space of Python, and of ECMA, that the engine does not know as such.
@@ -20,15 +20,39 @@ def check_repetitions(pattern: str) -> None:
     """Refuse a pattern whose automaton would be too large.
 
     Raises:
-        PatternError: it is too long, or its counted repetitions multiply to too many.
+        PatternError: it is too long, or its counted repetitions come to too much.
     """
     if len(pattern) > LONGEST_PATTERN:
         raise PatternError(f"has {len(pattern)} characters, more than {LONGEST_PATTERN}")
-    product = 1
-    for low, high in _COUNT.findall(pattern):
-        product *= max(1, int(high or low))
-        if product > MOST_REPETITIONS:
-            raise PatternError(f"repeats more than {MOST_REPETITIONS} times")
+    if _size(pattern) > MOST_REPETITIONS:
+        raise PatternError(f"comes to more than {MOST_REPETITIONS} letters when its repetitions are written out")
+
+
+def _size(pattern: str) -> int:
+    """Return how many letters a pattern has when its counted repetitions are written out."""
+    open_groups, last, start = [0], 0, 0
+    while start < len(pattern):
+        letter = pattern[start]
+        count = _COUNT.match(pattern, start) if letter == "{" else None
+        if count is not None:
+            repeated = last * max(1, int(count[2] or count[1]))
+            open_groups[-1] += repeated - last
+            last, start = repeated, count.end()
+            continue
+        if letter == "(":
+            open_groups.append(0)
+            last = 0
+        elif letter == ")" and len(open_groups) > 1:
+            last = max(1, open_groups.pop())
+            open_groups[-1] += last
+        elif letter not in "*+?":
+            last = 1
+            open_groups[-1] += 1
+        start += 2 if letter == "\\" else 1
+        if letter == "[":
+            close = re.compile(r"\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL).match(pattern, start)
+            start = close.end() if close else start
+    return sum(open_groups)
 
 
 def translate(pattern: str) -> str:

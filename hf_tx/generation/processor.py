@@ -126,7 +126,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         with self._lock:
             for index, tokens in enumerate(rows):
                 allowed = self._allowed(index, tuple(tokens), scores[index], step)
-                masked[index, allowed] = scores[index, allowed]
+                if allowed is None:
+                    # Nothing of it counts any more, and a row without a token cannot be drawn from.
+                    masked[index, self.eos_token_ids[0]] = torch.nan_to_num(
+                        scores[index, self.eos_token_ids[0]], nan=0.0, posinf=0.0, neginf=0.0
+                    )
+                else:
+                    masked[index, allowed] = scores[index, allowed]
             while len(self._rows) > max(64, 4 * len(rows)):
                 self._rows.popitem(last=False)
         return masked
@@ -138,7 +144,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):
                 f"prompt (rows_per_prompt={self.rows_per_prompt})."
             )
 
-    def _allowed(self, index: int, tokens: tuple[int, ...], scores: torch.Tensor, step: int) -> list[int]:
+    def _allowed(self, index: int, tokens: tuple[int, ...], scores: torch.Tensor, step: int) -> list[int] | None:
+        """Return the tokens that may follow; None if the row has ended, or has left the constraint."""
         which = 0 if self._one_for_all else index // self.rows_per_prompt
         compiled = self.compiled[which]
         where = f"step {step + 1}, row {index}"
@@ -147,13 +154,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):
                 f"eos_token_id: {max(self.eos_token_ids)} is past the {scores.shape[0]} tokens of the model."
             )
         if any(token in self.eos_token_ids for token in tokens):
-            return [self.eos_token_ids[0]]
+            return None
         if torch.isnan(scores).any():
             raise ValueError(f"{where}: the model gives scores that are not numbers (NaN).")
         row = self._row(which, tokens)
         if row is None:
             if self.lenient_rows:
-                return [self.eos_token_ids[0]]
+                return None
             raise ValueError(
                 f"{where}: {compiled.vocabulary.text(tokens)!r} is no beginning of a text that conforms to "
                 f"{compiled.constraint!r}. Either prompt_length={self.prompt_length} is not the length of the prompt, "

@@ -3,6 +3,7 @@ import copy
 import json
 import pickle
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -289,7 +290,7 @@ SCHEMAS = [
 def test_what_the_engine_takes_is_valid(schema: dict[str, Any]) -> None:
     """Also for jsonschema as it comes. It judges multiples of fractions in binary, and patterns by those of Python."""
     constraint = Constraint.json_schema(schema)
-    found = texts_of(constraint, 25)
+    found = texts_of(constraint, 12)
     assert len(found) > 2
     checker = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
     for text in found:
@@ -330,6 +331,23 @@ def test_patterns_of_the_engine() -> None:
     for pattern in (r"\W", r"[^\d]", r"(?i)a", r"(?=a)", r"\bx", r"(a)\1", "a" * 6000, "((a{100}){100}){100}"):
         with pytest.raises(ValueError, match="."):
             translate(pattern)
+    one_after_another = r"^.{1,200}, [a-z({]{1,200}\{9}(?:ab){2,200}$"
+    assert translate(one_after_another)
+
+
+def test_numbers_are_judged_as_they_are_written() -> None:
+    """A float of as many digits would be on the bound, or infinite."""
+    constraint = Constraint.json_schema({"type": "number", "exclusiveMaximum": 1})
+    assert takes(constraint, "0.99999999999999999999999")
+    assert constraint.validate("0.99999999999999999999999")
+    assert not constraint.validate("1.0")
+    assert Constraint.json().validate("1e99999999999999999999999")
+
+
+def test_what_it_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(ImportError, match=r'pip install "hf_tx\[structured\]"'):
+        Constraint.regex("a")
 
 
 HOSTILE = {

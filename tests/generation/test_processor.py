@@ -120,6 +120,8 @@ def test_several_ids_end_a_text(tokenizers: Callable[[str], Any]) -> None:
     for end in (1, 2):  # a row that has ended goes on with an end
         masked = processor(torch.tensor([[end, 0]]), scores)[0]
         assert (masked > -torch.inf).nonzero().flatten().tolist() == [2]
+        masked = processor(torch.tensor([[end, 0]]), torch.full_like(scores, torch.nan))[0]
+        assert (masked > -torch.inf).nonzero().flatten().tolist() == [2], "whatever the model says after the end"
 
 
 def test_a_tokenizer_without_eos(tokenizers: Callable[[str], Any]) -> None:
