@@ -14,7 +14,7 @@ from .constraint import Compiled, Constraint
 from .engine import GrammarError, Matcher
 
 #: How many tokens are tried at a step, the best first; how many ends are searched at a step; how many are remembered.
-_CANDIDATES, _SEARCHES, _REMEMBERED = 256, 12, 16
+CANDIDATES, _SEARCHES, _REMEMBERED = 64, 12, 16
 _SEARCH_STEPS = 600
 
 
@@ -73,7 +73,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         eos_token_id: int | Sequence[int] | None = None,
         rows_per_prompt: int = 1,
         lenient_rows: bool = False,
-        candidates: int | None = _CANDIDATES,
+        candidates: int | None = CANDIDATES,
     ) -> None:
         constraints = [constraint] if isinstance(constraint, Constraint) else list(constraint)
         if not constraints:

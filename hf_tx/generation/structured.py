@@ -9,7 +9,7 @@ import torch
 from transformers import LogitsProcessorList
 
 from .constraint import Constraint
-from .processor import ConstraintLogitsProcessor
+from .processor import CANDIDATES, ConstraintLogitsProcessor
 
 #: What generate_structured sets itself, or what would end a text before it is complete.
 _REFUSED = {
@@ -45,7 +45,7 @@ def generate_structured(
     constraint: Constraint | Sequence[Constraint],
     *,
     max_new_tokens: int = 256,
-    candidates: int | None = 256,
+    candidates: int | None = CANDIDATES,
     **generate_kwargs: Any,
 ) -> Structured:
     """Generate texts that conform to a constraint, with any model of transformers that has `generate()`.
