@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Sequence models of your own in the Hugging Face world: three families whose attention is swapped by name."""
+"""Custom sequence models for transformers: encoders, decoders and encoder-decoders whose mixers are chosen by name."""
 
-from .models.requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
+from .models.requirements import TRANSFORMERS  # noqa: F401  # first, because it checks the version
 
 # isort: split
 from .analysis import parameter_count

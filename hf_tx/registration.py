@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Makes the classes known to the Auto classes, and to the tables by which the library and peft look classes up."""
+"""Registers the classes with the Auto classes and in the tables of transformers and PEFT."""
 
 import importlib
 import importlib.util
@@ -34,7 +34,7 @@ def classes_of(config: type[TxConfigMixin]) -> dict[str, type]:
 
 
 def register() -> None:
-    """Register all families, so that `AutoModelFor*.from_pretrained` needs no trust flag, and the backends."""
+    """Register the backends and all families: `AutoModelFor*.from_pretrained` then needs no `trust_remote_code`."""
     backends.register()
     for config in CONFIGS:
         AutoConfig.register(config.model_type, config)  # type: ignore[attr-defined]
@@ -51,8 +51,8 @@ def register() -> None:
 
 
 def fill_peft_tables(constants: ModuleType) -> None:
-    """Tell peft which modules its adapters replace by default: those that they replace in a Llama, and the projections
-    that parts of plug-ins declare under names of their own.
+    """Set the default target modules of PEFT: those of a Llama, and the projections that parts declare as
+    `adapter_targets`.
 
     Args:
         constants: the module `peft.utils.constants`.
@@ -80,7 +80,7 @@ def _refill_peft_tables() -> None:
 
 
 class _PeftWatcher(MetaPathFinder):
-    """Fills peft's tables as soon as peft is imported, so that `import hf_tx` need not import it."""
+    """Fills the tables of PEFT when it is imported, so that `import hf_tx` does not import it."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != "peft.utils.constants":

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The functions of the flash-attn package in plain torch, so that the library's own flash_attention_2 path runs here:
+"""The functions of the flash-attn package in plain torch, so that transformers' own flash_attention_2 path runs here:
 what it makes of masks, windows, caches and packed rows is then what a GPU would compute."""
 
 import math

@@ -45,12 +45,12 @@ TASKS: dict[str, dict[str, Callable[[Any], Any]]] = {
 
 
 def tasks_of(auto: str) -> list[str]:
-    """The pipelines for an Auto class that this version of the library has."""
+    """The pipelines for an Auto class that this version of transformers has."""
     return [name for name in TASKS.get(auto, ()) if name in PIPELINE_REGISTRY.get_supported_tasks()]
 
 
 class Heard:
-    """Collects what is logged by the library and by a model's code, from a level on."""
+    """Collects what is logged by transformers and by a model's code, from a level on."""
 
     def __init__(self, level: int = logging.WARNING) -> None:
         self.level = level

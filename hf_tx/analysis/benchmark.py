@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What mixers and backends cost, measured: time and peak memory against the length, side by side with a named peer.
+"""Measures time and peak memory of mixers and backends for several lengths, in comparison with transformers.
 
-Times that are compared are taken in one process, the sides in turn, the side that starts alternating; a peak of memory
-is that of a process of its own, minus its size after the imports.
+Times that are compared are measured in one process, in alternating order. Peak memory is that of a separate process,
+minus its size after the imports.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Case:
 
     Attributes:
         kind: `mixer`, a layer of one mixer; `long`, the training step of a language model; `config`, that of a decoder
-            of hf_tx that a config describes; `alone`, an attention function; or `load`, a checkpoint of the library.
+            of hf_tx that a config describes; `alone`, an attention function; or `load`, a checkpoint of transformers.
         name: the mixer; the side, `peer` or `hf_tx`; or the mechanism.
         backend: the attention implementation.
         length: tokens of the text.
@@ -86,7 +86,7 @@ class Cost:
 
 
 def measure(case: Case) -> Cost:
-    """Measure a case in a process of its own.
+    """Measure a case in a separate process.
 
     Raises:
         RuntimeError: the process failed; the message ends with what it said.
@@ -145,7 +145,7 @@ def language_model(side: str, backend: str, length: int, loss: str = "full") -> 
     """Build the same 4-layer Mistral on either side, with random weights.
 
     Args:
-        side: `peer`, the library's class, or `hf_tx`.
+        side: `peer`, transformers' class, or `hf_tx`.
         backend: the attention implementation.
         length: the longest text.
         loss: the loss implementation of the side of hf_tx.
@@ -191,7 +191,7 @@ def training_step(model: Any, batch: dict[str, torch.Tensor]) -> Callable[[], No
 
 def decoding_steps(model: Any, context: int, tokens: int) -> Callable[[], None]:
     """Return a function that generates tokens one by one, the likeliest each, after a random text that is in the cache
-    already. Each call goes on where the last one ended."""
+    already. Each call continues where the last one ended."""
     model.eval()
     batch = random_batch(model.config.vocab_size, 1, context)
     with torch.no_grad():
@@ -270,14 +270,14 @@ def function_step(mechanism: str, backend: str, length: int) -> Callable[[], Non
 
 
 def loading(side: str, folder: str) -> Callable[[], Any]:
-    """Return what loads a checkpoint, which the library has imported the class of."""
+    """Return what loads a checkpoint, whose class transformers has imported."""
     import transformers
 
     from ..conversion import from_hf
 
     architectures = transformers.AutoConfig.from_pretrained(folder).architectures
     if not architectures:
-        raise ValueError(f"{folder}: config.json names no architectures.")
+        raise ValueError(f"{folder}: config.json has no architectures; add the name of the class.")
     cls = getattr(transformers, architectures[0])
     transformers.utils.logging.disable_progress_bar()
     return {
@@ -310,7 +310,7 @@ def run_attention(
 
     Args:
         mixers: names of mixers. What is no attention is measured once, whatever the backends.
-        implementations: names of backends; a pair that is refused is left out, and the reason printed.
+        implementations: names of backends; a pair that raises an error is skipped, and the reason is printed.
         lengths: tokens of the texts.
         repeats: timed runs of each.
         threads: threads of torch; 0: as torch chooses.
@@ -334,7 +334,7 @@ def run_attention(
 
 
 def run_long(lengths: Sequence[int], rounds: int = 3, threads: int = 0) -> list[dict[str, Any]]:
-    """Compare the training step of the same Mistral: the library's with sdpa, and hf_tx with `banded`.
+    """Compare the training step of the same Mistral: that of transformers with sdpa, and hf_tx with `banded`.
 
     Args:
         lengths: tokens of the texts.
@@ -386,7 +386,7 @@ def run_alone(length: int, rounds: int = 3, threads: int = 0) -> list[dict[str, 
 
 
 def run_load(folder: str, rounds: int = 3, threads: int = 0) -> list[dict[str, Any]]:
-    """Compare loading a checkpoint of the library: `from_pretrained` with `from_hf`, also with views of its file.
+    """Compare loading a checkpoint of transformers: `from_pretrained` with `from_hf`, also with views of its file.
 
     Every load has a process of its own, in which it is the first.
 
@@ -429,7 +429,7 @@ def _versus(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Lay rows out as text; lists get one column an entry."""
+    """Lay rows out as text; lists get one column per entry."""
     flat = []
     for row in rows:
         line: dict[str, str] = {}

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a model costs, measured on a run without data: parameters, operations, cache."""
+"""Parameters, operations and cache size of a model, from a run without data."""
 
 import math
 import os
@@ -20,36 +20,37 @@ _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "fl
 # A model that loops over positions is counted at the first of these lengths that takes no more operations than this.
 _LENGTHS = (1024, 256, 64, 16)
 _MOST_OPERATIONS = 15_000
-# Where attention overtakes the rest is looked for up to here.
+# Maximum length at which attention is compared with the rest.
 _FARTHEST = 2**24
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a model costs at one length of context and one batch size.
+    """The cost of a model for one context length and one batch size.
 
     Operations are those of matrix products, convolutions and attention kernels; a multiplication and an addition are
-    two. *Attention* stands for the products of activations with each other (scores, weighted sums of values, states),
-    *the rest* for products with weights, projections of attention included. What a backend computes and masks away is
-    counted: with `eager` and `sdpa`, every query meets every key of its row, also in causal and sliding layers; with
-    `tiled` and `banded`, those of the blocks in which some pair is visible.
+    two. *Attention* is the products of activations with each other (scores, weighted sums of values, states), *the
+    rest* is the products with weights, including the projections of attention. Products that a backend computes and
+    masks are
+    counted: with `eager` and `sdpa`, every query is multiplied with every key of its row, also in causal and sliding
+    layers; with `tiled` and `banded`, only in blocks with a visible pair.
 
     Attributes:
         model_class: class that was counted.
-        context: tokens a row; of an encoder-decoder, tokens of the source and of the target.
-        batch: rows.
+        context: tokens per row; for an encoder-decoder, tokens of the source and of the target.
+        batch: number of rows.
         dtype: dtype of the weights and the cache.
-        attn_implementation: the backend that was counted.
-        parameters: number of parameters, tied ones once.
+        attn_implementation: the attention backend.
+        parameters: number of parameters; tied parameters count once.
         parameter_bytes: their bytes.
         forward_flops: operations of a forward pass.
         backward_flops: operations of a backward pass, to all parameters.
         attention_flops: the part of attention in `forward_flops`.
-        attention_overtakes: the context from which on a forward pass spends more on attention than on the rest, also
-            when it lies past the positions that the model has; None if there is none below 16 million tokens.
-        cache_bytes: bytes of the keys, values and states that a forward pass leaves for generation. 0 without a cache.
+        attention_overtakes: the context length from which a forward pass needs more operations for attention than for
+            the rest, also if the model has fewer positions; None if it is not below 16 million tokens.
+        cache_bytes: bytes of the keys, values and states in the cache after a forward pass. 0 without a cache.
         measured_context: equal to `context`, or the shorter context from which the operations were extrapolated (by
-            the parabola through it, its half and its quarter) since the model loops over positions.
+            the parabola through it, its half and its quarter), because the model loops over positions.
     """
 
     model_class: str
@@ -68,7 +69,7 @@ class Estimate:
 
     @property
     def attention_share(self) -> float:
-        """Part of attention in the forward pass, from 0 to 1."""
+        """Share of attention in the forward pass, from 0 to 1."""
         return self.attention_flops / self.forward_flops if self.forward_flops else 0.0
 
     def __str__(self) -> str:
@@ -77,8 +78,8 @@ class Estimate:
             "parameters": f"{self.parameters:,} ({_scaled(self.parameter_bytes, 1024, 'B', _BINARY)})",
             "forward": _scaled(self.forward_flops, 1000, "FLOPs", _DECIMAL),
             "backward": _scaled(self.backward_flops, 1000, "FLOPs", _DECIMAL),
-            "attention's share": f"{self.attention_share:.1%} of forward",
-            "overtakes the rest": overtakes if self.attention_overtakes is None else f"at {overtakes}",
+            "attention": f"{self.attention_share:.1%} of forward",
+            "attention > rest": overtakes if self.attention_overtakes is None else f"at {overtakes}",
             "cache": _scaled(self.cache_bytes, 1024, "B", _BINARY) if self.cache_bytes else "none",
         }
         width = max(map(len, rows))
@@ -86,7 +87,10 @@ class Estimate:
         lines += [f"{name:{width}}  {value}" for name, value in rows.items()]
         lines.append(f"Attention is counted as {self.attn_implementation!r} computes it, masked pairs included.")
         if self.measured_context != self.context:
-            lines.append(f"It loops over positions: extrapolated from {self.measured_context:,} tokens.")
+            lines.append(
+                f"Operations are extrapolated from {self.measured_context:,} tokens, because the model loops over "
+                "positions."
+            )
         return "\n".join(lines)
 
 
@@ -97,29 +101,30 @@ def estimate(
     dtype: str | torch.dtype | None = None,
     attn_implementation: str = "eager",
 ) -> Estimate:
-    """Measure what a model costs, without its weights and without computing anything.
+    """Compute the cost of a model from its config, without its weights.
 
-    The model is built and run on tensors that have a shape but no memory; see `Estimate` for what is counted. Any
-    model of the library that reads `input_ids` can be counted, in the class that its config names in `architectures`,
-    else as a language model. Of a decoder that reads images or sounds too, a pass over text is counted.
+    The model runs on tensors that have a shape but no memory; see `Estimate` for what is counted. It works for any
+    model of transformers that takes `input_ids`, with the class that the config names in `architectures`, or as a
+    language model. For a decoder that also takes images or audio, a pass over text is counted.
 
     Args:
-        config_or_model: a config, a model (its weights are left alone), a folder, a config.json or a name on the Hub.
-        context: tokens a row; of an encoder-decoder, tokens of the source and of the target.
-        batch: rows.
-        dtype: dtype of weights and cache, such as `torch.bfloat16`, "bfloat16" or "bf16". Default: the config's, or
-            float32.
-        attn_implementation: the backend to count. `eager` and `sdpa` differ in the backward pass only, in which sdpa's
-            kernels compute the scores again. `tiled` and `banded` skip what no query sees. `flex_attention` is
-            refused: only its compiled kernels know what they skip.
+        config_or_model: a config, a model (it is not changed), a folder, a config.json or a name on the Hub.
+        context: tokens per row; for an encoder-decoder, tokens of the source and of the target.
+        batch: number of rows.
+        dtype: dtype of weights and cache, such as `torch.bfloat16`, "bfloat16" or "bf16". Default: that of the config,
+            or float32.
+        attn_implementation: the attention backend. `eager` and `sdpa` only differ in the backward pass, in which the
+            kernels of sdpa compute the scores again. `tiled` and `banded` skip blocks without visible pairs.
+            `flex_attention` raises an error: only its compiled kernels know what they skip.
 
     Returns:
         The costs.
 
     Raises:
-        ValueError: not a config, not a model of text, `flex_attention`, a size or a dtype that does not exist, a
-            context longer than the table of learned positions, or a model that cannot be run without data.
-        OSError: there is no such folder, file or name.
+        ValueError: if it is not a config, or not of a model that takes text; for `flex_attention`; if a size or a
+            dtype is invalid; if the context is longer than the table of learned positions; if the model cannot run
+            without data.
+        OSError: if there is no such folder, file or name.
 
     Example:
 
@@ -137,11 +142,12 @@ def estimate(
     """
     for name, value in (("context", context), ("batch", batch)):
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} = {value!r} must be an integer above 0.")
+            raise ValueError(f"{name} = {value!r}: must be an integer of at least 1.")
     if attn_implementation == "flex_attention":
         raise ValueError(
-            "attn_implementation='flex_attention' cannot be counted: which blocks it skips is known to its compiled "
-            "kernels only; count 'tiled', which skips the blocks in which no query sees a key, or 'eager'."
+            "attn_implementation='flex_attention' cannot be counted, because only its compiled kernels know which "
+            "blocks "
+            "they skip: use 'tiled', which skips blocks without visible pairs, or 'eager'."
         )
     model_class, config = _resolve(config_or_model)
     dtype = _dtype(dtype if dtype is not None else getattr(config, "dtype", None) or torch.float32)
@@ -149,13 +155,14 @@ def estimate(
         model = DataFreeModel(model_class, config, dtype, attn_implementation)
         if model.position_limit is not None and context > model.position_limit:
             raise _Refusal(
-                f"context = {context} is longer than the table of {model.position_limit} positions of "
-                f"{model_class.__name__}; choose a shorter one, or raise max_position_embeddings in the config."
+                f"context = {context}: {model_class.__name__} has only {model.position_limit} positions; use a "
+                "shorter "
+                "context, or increase max_position_embeddings in the config."
             )
         costs = _measure(model, context, batch)
     except _Refusal:
         raise
-    except Exception as error:  # whatever goes wrong inside a model that is not ours
+    except Exception as error:  # any error inside a model of transformers
         raise ValueError(
             f"{model_class.__name__} cannot be counted at context = {context}: running it without data failed with "
             f"{type(error).__name__}: {message_of(error)[:300]}"
@@ -174,13 +181,13 @@ def estimate(
 
 
 class _Refusal(ValueError):
-    """An error that is ours."""
+    """An error raised by this module."""
 
 
 def _dtype(value: str | torch.dtype) -> torch.dtype:
     found = getattr(torch, _DTYPES.get(value, value), None) if isinstance(value, str) else value
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype = {value!r} is no floating point dtype of torch, such as 'bf16' or 'float32'.")
+        raise ValueError(f"dtype = {value!r}: must be a floating point dtype of torch, such as 'bf16' or 'float32'.")
     return found
 
 
@@ -195,17 +202,19 @@ def _resolve(config_or_model: Any) -> tuple[type[PreTrainedModel], Any]:
             config_or_model = AutoConfig.from_pretrained(config_or_model)
     if not isinstance(config_or_model, transformers.PreTrainedConfig):
         raise ValueError(
-            f"{type(config_or_model).__name__} is neither a config nor a model of transformers, nor the name of one."
+            f"config_or_model is a {type(config_or_model).__name__}: it must be a config or a model of transformers, "
+            "or the "
+            "folder or name of one."
         )
     return _readable(_class_of(config_or_model), config_or_model), config_or_model
 
 
 def _check_path(name: str | os.PathLike) -> None:
-    """Refuse what can only be a path and does not exist; the library would ask the Hub for it."""
+    """Raise an error for a path that does not exist; transformers would look for it on the Hub."""
     text = os.fspath(name)
     is_path = isinstance(name, os.PathLike) or text.count("/") > 1 or text.startswith((".", "/", "~"))
     if (is_path or text.endswith(".json")) and not os.path.exists(text):
-        raise OSError(f"{text}: there is no file or folder of this name.")
+        raise OSError(f"{text}: there is no such file or folder.")
 
 
 def _class_of(config: Any) -> type[PreTrainedModel]:
@@ -228,20 +237,21 @@ def _class_of(config: Any) -> type[PreTrainedModel]:
     for name in (*language, "AutoModel"):
         if (found := auto_class(name)) is not None:
             return found
-    raise ValueError(f"{type(config).__name__}: transformers has no model for it.")
+    raise ValueError(f"transformers has no model class for a {type(config).__name__}.")
 
 
 def _readable(model_class: type[PreTrainedModel], config: Any) -> type[PreTrainedModel]:
     if model_class.main_input_name != "input_ids":
         raise ValueError(
-            f"{model_class.__name__} reads {model_class.main_input_name!r}; only models that read 'input_ids' can be "
-            "counted."
+            f"{model_class.__name__} takes {model_class.main_input_name!r}; only models that take 'input_ids' are "
+            "supported."
         )
     modalities = model_class.input_modalities
     others = [name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text"]
     if config.is_encoder_decoder and others:
         raise ValueError(
-            f"{model_class.__name__} encodes {' and '.join(others)} too; only encoder-decoders of text can be counted."
+            f"{model_class.__name__} also encodes {' and '.join(others)}; only encoder-decoders for text are "
+            "supported."
         )
     return model_class
 

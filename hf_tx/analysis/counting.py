@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Runs any model of the library on tensors without data, and counts what it computes and what it keeps.
+"""Runs any model of transformers on tensors without data, and counts its operations and its cache.
 
 Tensors have a shape and a dtype but no memory, so that a model of any size and a context of any length can be run.
 """
@@ -19,6 +19,9 @@ from transformers.modeling_utils import PreTrainedModel
 
 from ..backends import banded, tiled
 from ..backends.mask_rule import MaskRule
+
+# Operators of torch without a formula compute no products.
+_OF_TORCH = {"aten", "prim", "prims", "profiler"}
 
 
 class TooManyOperations(Exception):
@@ -80,6 +83,11 @@ class ProductCounter(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+            if getattr(func, "namespace", "aten") not in _OF_TORCH:
+                raise NotImplementedError(
+                    f"the operator {func} has no formula; register one, 0 where it computes no products, with "
+                    "torch.utils.flop_counter.register_flop_formula"
+                )
         self.operations += 1
         if self.operations > self.most:
             raise TooManyOperations
@@ -88,7 +96,7 @@ class ProductCounter(TorchDispatchMode):
             flops = self.formulas[packet](*args, **kwargs, out_val=result)
             self.total += flops
             self.mixing += 0 if any(self._are_weights(args[:3])) else flops
-        elif packet is not torch.ops.aten.embedding:  # what it looks up stands for the tokens
+        elif packet is not torch.ops.aten.embedding:  # embeddings that are looked up represent the tokens
             sources = self._are_weights((args, kwargs))
             if sources and all(sources):
                 for leaf in tree_leaves(result):
@@ -144,7 +152,7 @@ class DataFreeModel:
 
     @contextmanager
     def _counting(self, most: float) -> Iterator[ProductCounter]:
-        # Without data the library cannot see that a row is one text, and would take it for packed documents.
+        # Without data transformers cannot see that a row is one text, and would take it for packed documents.
         one_text = _replaced(masking_utils, "find_packed_sequence_indices", lambda position_ids: None)
         one_tile = _replaced(tiled._Tiles, "__iter__", _as_one_tile)
         groups = _replaced(banded, "_groups", _for_real(banded._groups))

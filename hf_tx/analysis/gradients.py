@@ -65,12 +65,14 @@ def gradient_by_distance(
     """
     length = input_ids.shape[1]
     if not -length <= position < length:
-        raise ValueError(f"position = {position} lies outside of the {length} tokens of input_ids.")
+        raise ValueError(f"position = {position}: must be one of the {length} tokens of input_ids.")
     position %= length
     if probes is not None and probes < 1:
-        raise ValueError(f"probes = {probes} must be at least 1, or None for the exact norm.")
+        raise ValueError(f"probes = {probes}: must be at least 1, or None for the exact norm.")
     if target is not None and target.shape != input_ids.shape[:1]:
-        raise ValueError(f"target has shape {tuple(target.shape)}: one token a row is needed, ({len(input_ids)},).")
+        raise ValueError(
+            f"target has the shape {tuple(target.shape)}: it must have one token per row, ({len(input_ids)},)."
+        )
 
     training = model.training
     model.eval()
@@ -100,12 +102,14 @@ def _run(
     name = "decoder_inputs_embeds" if pair else "inputs_embeds"
     taken = inspect.signature(model.forward).parameters
     if name not in taken:
-        raise ValueError(f"{type(model).__name__}.forward takes no {name}, so there is nothing to differentiate by.")
+        raise ValueError(
+            f"{type(model).__name__}.forward must accept {name}, because gradients are computed with respect to them."
+        )
     if pair:
         if "source_ids" in inputs:
             inputs["input_ids"] = inputs.pop("source_ids")
         elif "encoder_outputs" not in inputs:
-            raise ValueError(f"{type(model).__name__} is an encoder-decoder: it needs source_ids or encoder_outputs.")
+            raise ValueError(f"{type(model).__name__} is an encoder-decoder: pass source_ids or encoder_outputs.")
     embed = (model.get_decoder() if pair else model).get_input_embeddings()
     embeddings = embed(input_ids).detach().requires_grad_()
     if "use_cache" in taken:
@@ -114,8 +118,8 @@ def _run(
     states = outputs if isinstance(outputs, torch.Tensor) else outputs[0]
     if states.ndim != 3 or states.shape[:2] != input_ids.shape:
         raise ValueError(
-            f"{type(model).__name__} returns {tuple(states.shape)}: an output for every token is needed, (batch, "
-            "length, features). Take the base model."
+            f"{type(model).__name__} returns an output of shape {tuple(states.shape)}, but one output per token is "
+            "needed, (batch, length, features): pass the base model."
         )
     return embeddings, states[:, position]
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Parameters and cache of a model, counted from its config."""
+"""Number of parameters and size of the cache of a model, from its config."""
 
 import copy
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LANGUAGE_MODELS: dict[str, type[PreTrainedModel]] = {
     cls.config_class.model_type: cls  # type: ignore[union-attr]
     for cls in (TxDecoderForCausalLM, TxEncoderForMaskedLM, TxEncoderDecoderForConditionalGeneration)
 }
-# Part of a model by the attribute that holds it, in what holds parts. All attributes else are of heads.
+# Parts of a model by attribute, in the modules that contain parts. All other attributes are of heads.
 _PARTS = {"positions": "embeddings", "mixer": "mixers", "cross_mixer": "cross_mixers", "mlp": "feed_forwards"}
 _HOLD_PARTS = ("model", "encoder", "decoder", "layers")
 _ORDER = (*_PARTS.values(), "norms", "head")
@@ -27,18 +27,17 @@ _ORDER = (*_PARTS.values(), "norms", "head")
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """How many parameters a model has, and what it keeps of every token while it generates.
+    """The number of parameters of a model, and the size of its cache per token.
 
     Attributes:
-        total: all parameters, tied ones once.
+        total: all parameters; tied parameters count once.
         by_part: the same by part: embeddings, mixers, cross_mixers, feed_forwards, norms, head.
         rule_of_thumb: 12 L d^2 for L layers of d features: 4 d^2 of attention, 8 d^2 of a feed-forward layer of 4 d.
             Layers that attend to an encoder count 16 d^2. Embeddings are left out.
-        cache_bytes_per_token: bytes that the keys and values of one more token take in all layers whose cache grows
-            with the text. 0 for an encoder.
-        cache_bytes_limit: bytes at which the other layers stop growing: those of a window, and states of constant
-            size.
-        cache_bytes_per_source_token: bytes that the decoder of an encoder-decoder keeps of every token of the source.
+        cache_bytes_per_token: bytes of the keys and values of one more token in all layers whose cache grows with the
+            text. 0 for an encoder.
+        cache_bytes_limit: maximum size of the cache of the other layers: of a window, and states of constant size.
+        cache_bytes_per_source_token: bytes in the cache of an encoder-decoder per token of the source.
     """
 
     total: int
@@ -54,9 +53,9 @@ class ParameterCount:
         lines.append(f"{'12 L d^2':{width}} {self.rule_of_thumb:>15,}")
         windows = f" + at most {self.cache_bytes_limit:,}" if self.cache_bytes_limit else ""
         source = self.cache_bytes_per_source_token
-        lines.append(f"cache: {self.cache_bytes_per_token:,} bytes a token{windows}")
+        lines.append(f"cache: {self.cache_bytes_per_token:,} bytes per token{windows}")
         if source:
-            lines.append(f"       {source:,} bytes a token of the source")
+            lines.append(f"       {source:,} bytes per token of the source")
         return "\n".join(lines)
 
 
@@ -74,7 +73,7 @@ def parameter_count(
         The counts.
 
     Raises:
-        ValueError: the config is not one of hf_tx.
+        ValueError: if the config is not one of hf_tx.
 
     Example:
 
@@ -89,7 +88,7 @@ def parameter_count(
     norms                     320
     total                 162,624
     12 L d^2               98,304
-    cache: 512 bytes a token
+    cache: 512 bytes per token
 
     ```
     """
@@ -97,7 +96,11 @@ def parameter_count(
         model_class = _LANGUAGE_MODELS.get(getattr(config, "model_type", ""))
     if model_class is None:
         known = ", ".join(_LANGUAGE_MODELS)
-        raise ValueError(f"config = {type(config).__name__}: parameter_count needs a config of {known}.")
+        raise ValueError(
+            f"config is a {type(config).__name__}: parameter_count needs a config of {known}; use "
+            "hf_tx.analysis.estimate for "
+            "other models."
+        )
     with torch.device("meta"):
         model = model_class(copy.deepcopy(config))
     by_part: dict[str, int] = {}
@@ -130,19 +133,19 @@ def _part_of(parameter: str) -> str:
 def match_parameters(config: Any, total: int, tolerance: float = 0.01) -> Any:
     """Choose the width of the feed-forward layers so that a model has a given number of parameters.
 
-    The width is the multiple of 8 that comes nearest, for odd ones are slow; or the nearest of all, where no multiple
-    of 8 is within the tolerance.
+    The width is the nearest multiple of 8, because other widths are slower, or the nearest width if no multiple of 8
+    is within the tolerance.
 
     Args:
         config: config of one stack.
         total: the number of parameters of its language model.
-        tolerance: by how much it may be missed, as a share of `total`.
+        tolerance: maximum difference, as a share of `total`.
 
     Returns:
-        A config that differs in `intermediate_size` alone.
+        A config that only differs in `intermediate_size`.
 
     Raises:
-        ValueError: no width gives that number.
+        ValueError: if there is no such width.
 
     Example:
 
@@ -174,8 +177,9 @@ def match_parameters(config: Any, total: int, tolerance: float = 0.01) -> Any:
         return config
     least = f"{first:,} parameters with the narrowest feed-forward layers" if first != second else f"always {first:,}"
     raise ValueError(
-        f"mixers = {', '.join(dict.fromkeys(config.mixers))}: no intermediate_size gives {total:,} parameters within "
-        f"{tolerance:.1%}: there are {least}; change the other sizes."
+        f"mixers = {', '.join(dict.fromkeys(config.mixers))}: no intermediate_size results in {total:,} parameters "
+        "within "
+        f"{tolerance:.1%}: there are {least}. Change the other sizes."
     )
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Plots, by matplotlib where it is installed."""
+"""Plots with matplotlib, if it is installed."""
 
 import os
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def plot_comparison(record: Any, path: str | os.PathLike[str]) -> None:
             of_a_step = record.tokens_of_a_step if equal == "data" else training.seconds / training.steps
             steps, losses = zip(*training.losses, strict=True)
             axis.plot([step * of_a_step for step in steps], losses, label=mixers, **styles[mixers])
-        axis.set(xscale="log", xlabel=label, ylabel="training loss (nats a token)", title=f"equal {equal}")
+        axis.set(xscale="log", xlabel=label, ylabel="training loss (nats per token)", title=f"equal {equal}")
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(ticker.EngFormatter())
         axis.xaxis.set_minor_formatter(ticker.NullFormatter())

@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
+from ..models.tracing import is_tracing
 from .mask_rule import MaskRule
 from .tiled import tiled_attention
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from transformers import masking_utils
 from transformers.masking_utils import causal_mask_function, prepare_padding_mask, sdpa_mask
-from transformers.utils.import_utils import is_tracing
+
+from ..models.tracing import is_tracing
 
 # Some models change their mask, or choose from it.
 _USE_ANOTHER = (
@@ -37,7 +38,11 @@ class MaskRule:
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments
         self._function: Callable[..., Any] = arguments["mask_function"]
-        self._use_vmap: bool = arguments.get("use_vmap", False)
+        # The library wants it for every function of a caller; those of the stack say whether they broadcast.
+        self._use_vmap: bool = arguments.get("use_vmap", False) and not getattr(
+            arguments.get("config"), "broadcasts", False
+        )
+        self._arguments["use_vmap"] = self._use_vmap
         self._batch: int = arguments["batch_size"]
         self._device = torch.device(arguments["device"])
         self._cache: dict[Any, Any] = {}

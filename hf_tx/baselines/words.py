@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Classes of texts by their words, in no order."""
+"""Classifies texts by their words, without their order."""
 
 from collections.abc import Sequence
 
@@ -18,14 +18,14 @@ def classify_by_words(train: Sequence[str], labels: Sequence[int], texts: Sequen
         The class of each of `texts`.
 
     Raises:
-        ImportError: scikit-learn is not installed.
-        ValueError: there is one class only, or no word in any text.
+        ImportError: if scikit-learn is not installed.
+        ValueError: if there is only one class, or no text has a word.
     """
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
         from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
         from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ImportError('classes by words need scikit-learn: pip install "hf_tx[metrics]"') from error
+        raise ImportError('the tf-idf baseline needs scikit-learn: pip install "hf_tx[metrics]"') from error
     model = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10.0, max_iter=1000))
     return [int(label) for label in model.fit(list(train), list(labels)).predict(list(texts))]

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The command line: `hf-tx COMMAND`. It prints what the library returns."""
+"""The command line of hf_tx: `hf-tx COMMAND`."""
 
 import argparse
 import sys
@@ -20,19 +20,21 @@ from . import (
     plugins,
     pretrain,
     push,
+    quickstart,
     sample,
     train_tokenizer,
 )
 from .launch import chat, serve
 from .running import run_command
 
-# One module a command, with HELP and one of two ways to run:
-# - add_arguments(parser), and run(arguments), which gets what the parser has found;
-# - run(argv, name) alone, which gets all that follows the command, and parses it itself: options that are dataclasses
-#   of the training take seconds to import.
-# Both return an exit code, or None for 0; what takes long to import is imported in run(). INTERRUPTED says what Ctrl-C
-# means, where there is more to say than "interrupted". The order is that of `hf-tx --help`.
+# One module per command, with HELP and one of two ways to run:
+# - add_arguments(parser) and run(arguments), which gets the parsed arguments;
+# - only run(argv, name), which parses the arguments itself, because importing the dataclasses of the training options
+#   takes seconds.
+# Both return an exit code, or None for 0. Slow imports are inside run(). INTERRUPTED is the message after Ctrl-C, if
+# it says more than "interrupted". The order is that of `hf-tx --help`.
 _COMMANDS: dict[str, Any] = {
+    "quickstart": quickstart,
     "train-tokenizer": train_tokenizer,
     "pretrain": pretrain,
     "finetune": finetune,
@@ -52,7 +54,7 @@ _COMMANDS: dict[str, Any] = {
 
 
 def _parser(name: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hf-tx", description=__doc__.partition(": ")[0] + " of hf_tx.")
+    parser = argparse.ArgumentParser(prog="hf-tx", description=__doc__.partition(": ")[0] + ".")
     parser.add_argument("--version", action="version", version=f"hf_tx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for each, module in _COMMANDS.items():
@@ -67,14 +69,14 @@ def main(argv: Sequence[str] | None = None, name: str | None = None) -> int:
 
     Args:
         argv: the command and its arguments. Default: those of the process.
-        name: what messages call the command; a script that stands for one gives its own. Default: `hf-tx COMMAND`.
+        name: name of the command in messages; a script that wraps a command passes its own. Default: `hf-tx COMMAND`.
 
     Returns:
         The exit code: 0, 2 for bad input and 130 after Ctrl-C, with one message on stderr; `check` and `plugins check`
-        return 1 for what they have found.
+        return 1 if a check fails.
 
     Raises:
-        SystemExit: after `--help` and `--version` with 0, and when the command is missing or misspelt with 2.
+        SystemExit: after `--help` and `--version` with 0, and if the command is missing or misspelled with 2.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     module = _COMMANDS.get(argv[0]) if argv else None

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""`hf-tx check`: runs the conformance kit, or looks at what is about to be pushed."""
+"""`hf-tx check`: runs the conformance kit, or checks a folder before it is pushed."""
 
 import argparse
 import importlib
@@ -8,50 +8,52 @@ from typing import Any
 
 from ..common.options import json_option
 
-HELP = "Check a part of a model, an attention backend, any model of transformers, or a repository."
+HELP = "Run the conformance kit on a part, a backend or any model of transformers, or check a repository."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--fast", action="store_true", help="leave out checks that take seconds")
+    common.add_argument("--fast", action="store_true", help="skip checks that take seconds")
     common.add_argument(
         "--expect",
         metavar="CHECK=REASON",
         action="append",
         default=[],
-        help="a check that is expected to fail, and why; it is a failure if it passes",
+        help="a check that is expected to fail, with the reason (can be repeated); if it passes, it counts as failed",
     )
     named = {
-        "mixer": "a mixer of hf_tx or of a plug-in",
-        "cross-mixer": "a mixer between decoder and encoder",
-        "norm": "a norm of hf_tx or of a plug-in",
-        "feed-forward": "a feed-forward layer of hf_tx or of a plug-in",
-        "position": "a position scheme of hf_tx or of a plug-in",
-        "backend": "an attention implementation",
+        "mixer": "check a mixer of hf_tx or of a plug-in",
+        "cross-mixer": "check a mixer between decoder and encoder (cross-attention)",
+        "norm": "check a norm of hf_tx or of a plug-in",
+        "feed-forward": "check a feed-forward layer of hf_tx or of a plug-in",
+        "position": "check a position scheme of hf_tx or of a plug-in",
+        "backend": "check an attention backend (a value of attn_implementation)",
     }
     for kind, what in named.items():
         aliases = [kind.replace("-", "_")] if "-" in kind else []
         parser = kinds.add_parser(kind, help=what, parents=[common], aliases=aliases)
-        parser.add_argument("name", metavar="NAME")
+        parser.add_argument("name", metavar="NAME", help=f"name of the {kind}")
         if kind in ("mixer", "norm", "feed-forward"):
             parser.add_argument(
                 "--settings",
                 metavar="JSON",
-                help='config fields for its stack, and its options: {"sliding_window": 4, "options": {...}}',
+                help='config fields of the tested model, and options: {"sliding_window": 4, "options": {...}}',
             )
-    model = kinds.add_parser("model", help="any model of tokens", parents=[common])
-    model.add_argument("name", metavar="FOLDER_OR_CLASS", help="a folder, or module:Class, which gets a tiny config")
-    model.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a folder")
+    model = kinds.add_parser("model", help="check any model of transformers that takes input_ids", parents=[common])
+    model.add_argument(
+        "name", metavar="FOLDER_OR_CLASS", help="a folder, or module:Class, which is tested with a tiny config"
+    )
+    model.add_argument("--trust-remote-code", action="store_true", help="run the code in the folder")
     model.add_argument(
         "--offers",
         metavar="CHECK",
         action="append",
         default=[],
-        help="an optional check - of what transformers does not promise - that the model keeps; it fails otherwise",
+        help="an optional check that must pass (can be repeated); other optional checks never count as failed",
     )
-    repo = kinds.add_parser("repo", help="a folder that is to become a repository on the Hub")
-    repo.add_argument("name", metavar="FOLDER")
+    repo = kinds.add_parser("repo", help="check a folder before it is pushed to the Hub")
+    repo.add_argument("name", metavar="FOLDER", help="folder of the model")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +79,10 @@ def _check_repository(folder: str) -> int:
     from ..hub import check_repository
 
     problems = check_repository(folder)
-    print("\n".join(map(str, problems)) or f"{folder}: weights, code, card, secrets and pickles are right.")
+    print(
+        "\n".join(map(str, problems))
+        or f"{folder}: no problems in files, weights, code and card; no secrets and no pickles."
+    )
     return 1 if problems else 0
 
 
@@ -86,7 +91,7 @@ def _expected(items: list[str]) -> dict[str, str]:
     for item in items:
         name, _, reason = item.partition("=")
         if not reason:
-            raise ValueError(f"--expect {item}: must be CHECK=REASON.")
+            raise ValueError(f"--expect {item}: must have the form CHECK=REASON.")
         expected[name] = reason
     return expected
 

@@ -4,7 +4,7 @@
 First each changed layer learns to map the original's hidden states to what the original's layer makes of them, then
 the whole model learns the original's predictions. The end of the text is held out, and measured before and after.
 
-hf-tx distill --model my-model --text text.txt --output linear --mixers gated_linear
+hf-tx distill --model my-model --output linear --mixers gated_linear
 hf-tx distill --model my-model --text text.txt --output near --mixers sliding --config-changes '{"sliding_window": 4}'
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.options import json_option
+from ..common.packaged import SPEECHES
 from .arguments import parse_options
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ class Arguments:
         default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
     )
     text: list[str] = field(
-        kw_only=True, metadata={"action": "extend", "help": "Text files, or folders of *.txt; the end is held out."}
+        default_factory=list,
+        metadata={
+            "action": "extend",
+            "help": "Text files, or folders of *.txt; the end is held out. Default: text that comes with hf_tx.",
+        },
     )
     held_out: float = field(default=0.1, metadata={"help": "Share of the text to measure on, not to learn from."})
     context_length: int | None = field(
@@ -61,7 +66,7 @@ def run(argv: Sequence[str], name: str) -> None:
         raise ValueError("distilling runs in one process: start it with `hf-tx distill` or python.")
     healing = Healing(
         arguments.model,
-        arguments.text,
+        arguments.text or [SPEECHES],
         arguments.output,
         mixers=arguments.mixers,
         config_changes=json_option(arguments, "config_changes"),
@@ -86,7 +91,7 @@ def _describe(healing: "Healing") -> None:
     print(f"changed       layers {healing.changed_layers}")
     print(
         f"learning      {settings.transfer_steps} + {settings.steps} steps of {settings.batch_size} x "
-        f"{healing.recipe.context_length} tokens",
+        f"{healing.context_length} tokens",
         flush=True,
     )
 

@@ -1,10 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Measures models on texts: how well they predict them, and how well they do what they were fine-tuned for.
+"""Evaluates models on texts, as language models or on the task that they were fine-tuned for.
 
-Every token is scored exactly once. Several models are compared: language models by bits per byte, whatever their
-tokenizers; their perplexities are shown where they are of the same tokens. With --held-out, what is measured is the
-part of the data that `hf-tx pretrain` and `hf-tx finetune` hold out: so the command in a model card finds its numbers
-again. All options can stand in one YAML or JSON file instead. Several processes share the work.
+Every token is scored exactly once. Several models are ranked: language models by bits per byte, which do not depend
+on the tokenizer; perplexities are only compared if the tokenizers are the same. --held-out selects the part of the
+data that `hf-tx pretrain` and `hf-tx finetune` hold out, so the command in a model card reproduces its numbers. All
+options can be in one YAML or JSON file instead. With torchrun, several processes share the work.
 
 hf-tx evaluate --model my-model --text held-out.txt
 hf-tx evaluate --model my-model gpt2 --text held-out.txt --context-length 512 --stride 256
@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 from .arguments import parse_options
 
-HELP = "Measure models on texts and tasks, side by side."
+HELP = "Evaluate and compare models on texts and tasks."
 
 
 def run(argv: Sequence[str], name: str) -> None:
-    """Do what the options say."""
+    """Run the evaluation."""
     from ..training.evaluation import EvaluationArguments, run_evaluation
 
     run_evaluation(parse_options(EvaluationArguments, argv, __doc__, name))

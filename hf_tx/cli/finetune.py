@@ -7,7 +7,7 @@ and a model card. All options of the library's Trainer are there too.
 
 hf-tx finetune --model my-encoder --task sequence-classification --dataset reviews.csv
 hf-tx finetune --model my-encoder --task token-classification --dataset entities.jsonl
-hf-tx finetune --model my-encoder --task question-answering --dataset squad --doc-stride 64
+hf-tx finetune --model my-encoder --task question-answering --dataset squad --task-options '{"doc_stride": 64}'
 hf-tx finetune --model my-t5 --task seq2seq --dataset pairs.csv --columns german --label-column english
 torchrun --nproc-per-node 2 -m hf_tx.cli finetune --model my-decoder --task chat --dataset turns.jsonl --lora-r 8
 hf-tx finetune settings.yaml

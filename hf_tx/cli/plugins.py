@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""`hf-tx plugins`: what is installed, what it brings, and whether it keeps the rules."""
+"""`hf-tx plugins`: lists installed plug-ins, shows what they register, and checks them."""
 
 import argparse
 from collections.abc import Callable
@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..plugins import PluginReport
 
-HELP = "List, show and check the plug-ins that are installed."
+HELP = "List, show and check installed plug-ins."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="what is installed; nothing of it is imported")
-    show = actions.add_parser("show", help="what a plug-in brings")
-    check = actions.add_parser("check", help="whether a plug-in keeps the rules; exits with 1 if it does not")
+    actions.add_parser("list", help="list the installed plug-ins, without importing them")
+    show = actions.add_parser("show", help="show what a plug-in registers")
+    check = actions.add_parser(
+        "check", help="check a plug-in with the conformance kit; the exit code is 1 if a check fails"
+    )
     for action in (show, check):
-        action.add_argument("name", metavar="NAME", help="of the plug-in: what its names begin with")
-    check.add_argument("--fast", action="store_true", help="leave out checks that take seconds")
-    check.add_argument("--rules-only", action="store_true", help="leave the conformance kit out")
+        action.add_argument(
+            "name", metavar="NAME", help="name of the plug-in: the prefix of the names that it registers"
+        )
+    check.add_argument("--fast", action="store_true", help="skip checks that take seconds")
+    check.add_argument(
+        "--rules-only", action="store_true", help="check only the rules of plug-ins, without the conformance kit"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,20 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
         return 0
     for problem in report.problems:
-        print(f"  wrong: {problem}")
+        print(f"  problem: {problem}")
     failures = len(report.problems)
     if not failures:
-        print("  keeps the rules of plug-ins")
+        print("  follows the rules of plug-ins")
         if arguments.rules_only:
-            print("  not checked: what it computes, since --rules-only leaves the conformance kit out")
+            print("  not checked: what it computes, because --rules-only skips the conformance kit")
         else:
             failures = _run_kit(report, arguments.fast)
     return 1 if failures else 0
 
 
 def _run_kit(report: "PluginReport", fast: bool) -> int:
-    """Run the conformance kit on all that is registered, and say what it did not check; return how many checks
-    fail."""
+    """Run the conformance kit on everything that is registered, print what it did not check, and return how many
+    checks fail."""
     from .. import conformance
     from ..plugins import load_plugin
 
@@ -74,12 +80,12 @@ def _run_kit(report: "PluginReport", fast: bool) -> int:
             skipped: dict[str, list[str]] = {}
             checks = kit[kind](name)
             if fast:
-                skipped["they take seconds, and --fast leaves them out"] = [each.name for each in checks if each.slow]
+                skipped["skipped by --fast, because they take seconds"] = [each.name for each in checks if each.slow]
                 checks = [each for each in checks if not each.slow]
             for result in conformance.run_checks(checks):
                 outcomes[result.outcome] += 1
                 if result.outcome == "failed":
-                    print(f"  wrong: {kind} {name!r}: {result.check.name}: {result.message}")
+                    print(f"  problem: {kind} {name!r}: {result.check.name}: {result.message}")
                 elif result.outcome == "skipped":
                     skipped.setdefault(result.message, []).append(result.check.name)
             counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())

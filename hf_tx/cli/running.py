@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How a command runs and ends: its log, one message for bad input, and its exit code."""
+"""Runs a command: shows its log, prints one message for bad input, and returns an exit code."""
 
 import logging
 import os
@@ -11,17 +11,17 @@ from huggingface_hub.errors import StrictDataclassError
 
 from ..common.messages import message_of
 
-#: What bad input raises, of which the message is printed.
+#: The exceptions that bad input raises; their message is printed, without a traceback.
 BAD_INPUT = (ValueError, StrictDataclassError, OSError, ImportError, FloatingPointError)
 
 
 def run_command(name: str, run: Callable[[], int | None], interrupted: str = "interrupted") -> int:
-    """Run a command. What hf_tx logs meanwhile is shown on stderr, by the first of several processes alone.
+    """Run a command. What hf_tx logs is shown on stderr; of several processes, only the first shows it.
 
     Args:
-        name: what its messages begin with.
-        run: does the work; returns an exit code, or None for 0.
-        interrupted: what Ctrl-C means, unless the interrupt itself says it.
+        name: prefix of the messages.
+        run: runs the command and returns an exit code, or None for 0.
+        interrupted: message after Ctrl-C, unless the KeyboardInterrupt has one.
 
     Returns:
         The exit code: that of `run`; 2 after bad input and 130 after Ctrl-C, with one message on stderr.

@@ -16,7 +16,7 @@ from ..tokenization.training import Algorithm, Family
 from .arguments import parse_options
 
 HELP = "Train a tokenizer from text files or a dataset."
-INTERRUPTED = "interrupted, nothing was saved"
+INTERRUPTED = "interrupted; nothing was saved"
 
 _SAMPLE_CHARACTERS = 1 << 16
 
@@ -27,36 +27,47 @@ class Arguments:
 
     output: str = field(metadata={"help": "Folder to save the tokenizer to."})
     text: list[str] = field(
-        default_factory=list, metadata={"action": "extend", "help": "Text files, or directories of *.txt files."}
+        default_factory=list, metadata={"action": "extend", "help": "Text files, or folders with *.txt files."}
     )
     dataset: str | None = field(
-        default=None, metadata={"help": "Instead of --text: a Hub id, a dataset folder, or a jsonl/csv/parquet file."}
+        default=None,
+        metadata={
+            "help": "Instead of --text: a name on the Hub, a dataset folder, or a csv, json, jsonl or parquet file."
+        },
     )
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
+    dataset_config: str | None = field(
+        default=None, metadata={"help": "Configuration of the dataset, if it has several."}
+    )
     split: str = field(default="train", metadata={"help": "Split of the dataset."})
     columns: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "The columns that hold the texts. Default: text."},
+        metadata={"action": "extend", "help": "Columns with the texts. Default: text."},
     )
-    algorithm: Algorithm = field(default="bpe", metadata={"help": "How to cut words into tokens."})
-    vocab_size: int = field(default=8192, metadata={"help": "The most tokens, special ones included."})
-    family: Family = field(default="decoder", metadata={"help": "The kind of model that the tokenizer is for."})
-    model_max_length: int | None = field(default=None, metadata={"help": "Longest input of the model, in tokens."})
-    min_frequency: int | None = field(default=None, metadata={"help": "How often a pair must occur to be merged."})
-    lowercase: bool = field(default=False, metadata={"help": "Make texts lower case."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a tokenizer that is in the output folder."})
+    algorithm: Algorithm = field(default="bpe", metadata={"help": "Algorithm that splits words into tokens."})
+    vocab_size: int = field(default=8192, metadata={"help": "Maximum number of tokens, including special tokens."})
+    family: Family = field(
+        default="decoder", metadata={"help": "Family of the model; decides which special tokens are added."}
+    )
+    model_max_length: int | None = field(
+        default=None, metadata={"help": "Maximum length of the input of the model, in tokens."}
+    )
+    min_frequency: int | None = field(
+        default=None, metadata={"help": "How often a pair of tokens must occur to be merged."}
+    )
+    lowercase: bool = field(default=False, metadata={"help": "Convert texts to lower case."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace the tokenizer in the output folder."})
 
 
 def run(argv: Sequence[str], name: str) -> None:
     """Train, save and describe the tokenizer.
 
     Raises:
-        ValueError: the options or the texts do not serve.
-        OSError: a file cannot be read, or the folder not be written.
+        ValueError: if an option or a text is invalid.
+        OSError: if a file cannot be read, or the folder cannot be written.
     """
     arguments = parse_options(Arguments, argv, __doc__, name)
     if bool(arguments.text) == bool(arguments.dataset):
-        raise ValueError("give either --text or --dataset")
+        raise ValueError("give either --text or --dataset, and not both")
     check_output_folder(arguments.output, overwrite=arguments.overwrite)
     if arguments.dataset:
         source: dict[str, Any] = {"config": arguments.dataset_config, "split": arguments.split}
@@ -73,7 +84,7 @@ def run(argv: Sequence[str], name: str) -> None:
         model_max_length=arguments.model_max_length,
         min_frequency=arguments.min_frequency,
         lowercase=arguments.lowercase,
-        # Without a terminal the bars would leave empty lines in the log.
+        # Without a terminal, progress bars would leave empty lines in the log.
         show_progress=sys.stderr.isatty(),
     )
     folder = save_tokenizer(tokenizer, arguments.output, overwrite=arguments.overwrite)
@@ -96,7 +107,7 @@ def _describe(tokenizer: Any, sample: str) -> None:
     example = sample.strip()[:60]
     special = tokenizer.all_special_tokens
     shown = " ".join(special[:6]) + (" ..." if len(special) > 6 else "")
-    print(f"vocabulary    {len(tokenizer)} tokens, of which special: {shown}")
+    print(f"vocabulary    {len(tokenizer)} tokens, including {shown}")
     print(f"compression   {num_bytes / num_tokens:.2f} bytes per token on the first {num_bytes} bytes")
     print(f"example       {example!r}")
     print(f"  as tokens   {tokenizer(example).tokens()}")

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Rows of any number in Arrow files, which are mapped into memory instead of being read."""
+"""Stores rows in Arrow files, which are memory-mapped instead of read."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -7,17 +7,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-# Rows that are lists of numbers at a time; as such they take ten times the bytes of a table.
+# Number of rows that are lists of numbers at a time; lists take ten times the memory of a table.
 _PART = 200
 
 
 def cache_file(dataset: Any, key: Any) -> Path:
-    """Return where rows that are made of a dataset are kept: with it in the cache of the library `datasets`, or, if it
-    is not there, in a folder that is removed when the process ends.
+    """Return the file for rows that are made of a dataset: next to the dataset in the cache of `datasets`, or, if the
+    dataset is not cached, in a folder that is removed when the process ends.
 
     Args:
         dataset: a `Dataset`.
-        key: what decides, with the dataset, which rows they are.
+        key: what the rows depend on, apart from the dataset.
     """
     from datasets import is_caching_enabled
     from datasets.fingerprint import Hasher
@@ -28,19 +28,19 @@ def cache_file(dataset: Any, key: Any) -> Path:
 
 
 def temporary_file() -> Path:
-    """Return where rows can be kept until the process ends."""
+    """Return a file for rows that is removed when the process ends."""
     from datasets.fingerprint import generate_random_fingerprint, get_temporary_cache_files_directory
 
     return Path(get_temporary_cache_files_directory(), f"rows-{generate_random_fingerprint()}.arrow")
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], features: Mapping[str, Any], path: Path) -> Any:
-    """Write rows to a file, a few at a time, unless it is there.
+    """Write rows to a file, a few at a time, unless the file exists.
 
     Args:
-        rows: what is written.
-        features: their columns, as `datasets.Features` takes them.
-        path: the file, which appears when it is whole.
+        rows: the rows.
+        features: their columns, for `datasets.Features`.
+        path: the file, which is created when it is complete.
 
     Returns:
         The rows as a `Dataset`.

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Columns of texts: read row by row, and what is not read is told."""
+"""Reads columns of texts row by row, and logs which columns are not used."""
 
 import codecs
 from collections.abc import Collection, Iterator, Sequence
@@ -11,29 +11,32 @@ from .pieces import LONGEST_PIECE, Text, cut_text
 
 logger = logging.get_logger(__name__)
 
-# Rows of a table that are looked at together.
+# Number of rows that are read at a time.
 _ROWS = 10
 
 
 def tell_unread(columns: Sequence[str], read: Collection[str]) -> None:
-    """Log which columns of a dataset are not read."""
+    """Log which columns of a dataset are not used."""
     unread = [column for column in columns if column not in read]
     if unread:
-        logger.warning_once(f"columns that are not read: {', '.join(unread)}; read are {', '.join(read)}.")
+        logger.warning_once(
+            f"the columns {', '.join(unread)} of the data are not used; the columns that are used are "
+            f"{', '.join(read)}."
+        )
 
 
 def iter_columns(rows: Any, columns: Sequence[str]) -> Iterator[tuple[Text, ...]]:
     """Read columns of texts, with no more than a few rows in memory.
 
     Args:
-        rows: a `Dataset`, an `IterableDataset`, or what gives rows when it is iterated over.
+        rows: a `Dataset`, an `IterableDataset`, or another iterable of rows.
         columns: their names.
 
     Yields:
-        The texts of each row. A long one of a `Dataset` comes in parts, which are decoded when they are read.
+        The texts of each row. A long text of a `Dataset` comes in parts, which are decoded when they are read.
 
     Raises:
-        ValueError: a text is no string.
+        ValueError: if a text is not a string.
     """
     from datasets import Dataset, IterableDataset  # takes a second to import
 
@@ -50,17 +53,17 @@ def iter_columns(rows: Any, columns: Sequence[str]) -> Iterator[tuple[Text, ...]
     for row in found:
         for text in row:
             if not isinstance(text, str | Iterator):
-                raise ValueError(f"a text is {type(text).__name__}, not a string: {text!r}; leave such rows out.")
+                raise ValueError(f"a text is {type(text).__name__}, not a string: {text!r}; remove such rows.")
         yield row
 
 
 def iter_pieces(rows: Any, columns: Sequence[str], most: int | None = None) -> Iterator[str]:
-    """Yield the texts in columns in pieces (see [`cut_text`]), as far as `iter_columns` reads them.
+    """Yield the texts in columns in pieces (see [`cut_text`]).
 
     Args:
         rows: see `iter_columns`.
         columns: their names.
-        most: about how many characters are read, if not all are.
+        most: stop after about this number of characters. Default: read all.
     """
     for texts in iter_columns(rows, columns):
         for text in texts:

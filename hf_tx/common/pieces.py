@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Long texts in pieces for a tokenizer, which needs hundreds of bytes for every character that it reads at a time."""
+"""Cuts long texts into pieces for a tokenizer, which needs hundreds of bytes per character that it reads at a time."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,25 +9,25 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-#: A text, or its parts in order, of which never all have to be in memory.
+#: A text, or its parts in order, which do not need to be in memory together.
 Text: TypeAlias = str | Iterable[str]
-#: The most characters of a piece.
+#: Maximum number of characters of a piece.
 LONGEST_PIECE = 1 << 16
-# A space in front of a word, which almost all tokenizers keep with the word; else what is no letter beside one.
+# A space before a word, which almost all tokenizers keep with the word; or else a boundary of a word.
 _BORDERS = (re.compile(r"(?<=\S) (?=\w)"), re.compile(r"(?<=\w)(?=[^\w\s])|(?<=[^\w\s])(?=\w)"))
 _SEARCHED, _TRIED, _CONTEXT = 1 << 12, 8, 256
 
 
 def cut_text(text: Text, encode: Callable[[str], list[int]] | None = None) -> Iterator[str]:
-    """Cut a text into pieces of at most `LONGEST_PIECE` characters, which encoded one by one give the tokens of the
-    whole.
+    """Cut a text into pieces of at most `LONGEST_PIECE` characters. Encoded one by one, they have the tokens of the
+    whole text.
 
-    A border is taken if the text around it has the same tokens with it as without it. If none near the end of a
-    piece is, the tokens beside it may differ from those of the whole, and a warning says where.
+    The text is cut where the tokens around the cut do not change. If there is no such place near the end of a piece,
+    the tokens next to the cut can differ from those of the whole text, and a warning says where.
 
     Args:
         text: the text. If it is short, it is the only piece. The pieces do not depend on the parts that it comes in.
-        encode: gives the tokens of a text, without special ones. Default: borders are not tried.
+        encode: returns the tokens of a text, without special tokens. Default: tokens are not compared.
 
     Yields:
         The pieces. Joined, they are the text.
@@ -50,19 +50,18 @@ def cut_text(text: Text, encode: Callable[[str], list[int]] | None = None) -> It
     yield held[start:] if start else held
     if changed:
         logger.warning(
-            f"a text of {before + len(held):,} characters is encoded in pieces, and beside {len(changed)} of their "
-            f"borders the tokenizer may give other tokens than in the whole text: the first is at character "
-            f"{changed[0]:,}."
+            f"a text of {before + len(held):,} characters is encoded in pieces. At {len(changed)} of the cuts, the "
+            f"tokens can differ from those of the whole text; the first is at character {changed[0]:,}."
         )
 
 
 def beginning(text: Text, num_tokens: int, tokenizer: Any) -> str:
-    """Return what a tokenizer has to read of a text to give its first tokens, which is more than it would keep.
+    """Return the beginning of a text that has at least a given number of tokens.
 
     Args:
         text: the text.
-        num_tokens: how many tokens of it are asked for. A text of usual length is returned as it is.
-        tokenizer: if it keeps the end of what it truncates, it has to read all.
+        num_tokens: the number of tokens. A text of usual length is returned unchanged.
+        tokenizer: if it truncates on the left, the whole text is returned.
     """
     if isinstance(text, str) and (len(text) <= LONGEST_PIECE or tokenizer.truncation_side != "right"):
         return text
@@ -79,7 +78,7 @@ def beginning(text: Text, num_tokens: int, tokenizer: Any) -> str:
 
 
 def _read(parts: Iterator[str], missing: int) -> list[str]:
-    """Read parts until no character is missing, or no part is left."""
+    """Read parts until they have the missing characters, or no part is left."""
     found = []
     while missing > 0 and (part := next(parts, None)) is not None:
         found.append(part)
@@ -105,7 +104,7 @@ def _is_safe(text: str, place: int, encode: Callable[[str], list[int]]) -> bool:
 
 
 def plain_encoder(tokenizer: Any) -> Callable[[str], list[int]]:
-    """Return what gives the tokens of a text without special ones, reading as plain text what spells one."""
+    """Return a function that encodes text without special tokens, and reads special tokens in it as plain text."""
     return lambda text: tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)[
         "input_ids"
     ]

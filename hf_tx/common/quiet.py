@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Work of the library without what it shows and says beside it."""
+"""Hides progress bars and warnings of transformers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ def without_progress_bars() -> Iterator[None]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Leave out what the library warns of, and what it reports of a load."""
+    """Hide warnings of transformers, and its load report."""
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Files and folders that are there whole, or not at all."""
+"""Writes files and folders completely, or not at all."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from typing import Any
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to write, which is moved into its place when all is written. If that fails, what was in the place
-    before is there as before.
+    """Write a folder that replaces another one when it is complete. If an error is raised, the old folder is not
+    changed.
 
     Args:
-        path: the place. Missing parents are made; what is there is replaced.
+        path: the folder. Missing parents are created, and an existing folder is replaced.
 
     Yields:
-        A path beside it, where nothing is yet.
+        The path of a new folder to write, which does not exist yet.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
@@ -36,7 +36,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: str | os.PathLike[str], content: Any, indent: int = 2) -> None:
-    """Write JSON to a file, which appears whole."""
+    """Write JSON to a file, which is created when it is complete."""
     path = Path(path)
     part = path.with_name(f".{path.name}.part")
     part.write_text(json.dumps(content, indent=indent, ensure_ascii=False) + "\n", "utf-8")

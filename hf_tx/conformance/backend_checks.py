@@ -111,26 +111,35 @@ class BackendSubject:
             real = inputs.get("attention_mask", torch.ones_like(batch))
             real = torch.ones_like(batch).bool() if real.ndim == 4 else real.bool()
             where = f"{label(causal)}, {what}, length {batch.shape[1]}"
-            trained = (
-                unless_refused(functools.partial(_train, other, batch, inputs, real), other.layers[0])
-                if train
-                else None
-            )
-            if trained is not None:  # one pass gives both
-                expected, grads = _train(model, batch, inputs, real)
-                assert_close(trained[0], expected, where)
-                assert_gradients_close(trained[1], grads, where)
-                continue
+            expected = None
+            if train:
+                trained = unless_refused(functools.partial(_train, other, batch, inputs, real), other.layers[0])
+                if trained is not None:  # one pass gives both
+                    expected, grads = _train(model, batch, inputs, real)
+                    assert_close(trained[0], expected, f"{where}, in training")
+                    assert_gradients_close(trained[1], grads, where)
+            # Without gradients a backend may take another path.
             actual = unless_refused(functools.partial(states, other.eval(), batch, **inputs), other.layers[0])
             if actual is not None:
-                assert_close(actual[real], states(model.eval(), batch, **inputs)[real], where)
+                if expected is None or model.config.attention_dropout:
+                    expected = states(model.eval(), batch, **inputs)[real]
+                assert_close(actual[real], expected, where)
+
+
+def _config(causal: bool, backend: str, **fields: Any) -> Any:
+    config: Any = TxDecoderConfig if causal else TxEncoderConfig
+    family = {} if causal else {"type_vocab_size": 0}
+    return config(**{**SIZES, **family, **fields}, attn_implementation=backend)
 
 
 def _build(causal: bool, backend: str, **fields: Any) -> Any:
-    config: Any = TxDecoderConfig if causal else TxEncoderConfig
-    kind = TxDecoderModel if causal else TxEncoderModel
-    family = {} if causal else {"type_vocab_size": 0}
-    return build_large(kind, config(**{**SIZES, **family, **fields}, attn_implementation=backend))
+    return build_large(TxDecoderModel if causal else TxEncoderModel, _config(causal, backend, **fields))
+
+
+def _empty(causal: bool, backend: str, **fields: Any) -> Any:
+    """Return a model without weights: what is refused is known before there are any."""
+    with torch.device("meta"):
+        return (TxDecoderModel if causal else TxEncoderModel)(_config(causal, backend, **fields))
 
 
 def _flat(parts: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -164,9 +173,7 @@ def registered_with_mask(subject: BackendSubject) -> None:
 def plain_attention(subject: BackendSubject) -> None:
     """Without any feature it equals `eager`, forward and gradient, at odd lengths."""
     for causal in (True, False):
-        cases: list[Inputs] = [(tokens(2, length), {}) for length in (1, 7, 17, LONG + 1)]
-        subject.compare(causal, "plain", *cases)
-        subject.compare(causal, "plain, in eval", *cases, train=False)
+        subject.compare(causal, "plain", *[(tokens(2, length), {}) for length in (1, 7, 17, LONG + 1)])
 
 
 @BACKEND_CHECKS.add
@@ -185,7 +192,7 @@ def masked_padding(subject: BackendSubject) -> None:
     """Padding on the left, on the right and inside of a text equals `eager`, whatever tokens the pads hold."""
     for causal in (True, False):
         for side in ("left", "right", "interior"):
-            cases = [_padded(side), _padded(side, seed=78)]
+            cases = [_padded(side)]
             if side != "interior":
                 cases.append(_padded(side, longest=LONG))
             subject.compare(causal, f"{side} padding", *cases)
@@ -198,7 +205,7 @@ def _feature(subject: BackendSubject, *names: str, lengths: tuple[int, ...] = (L
             cases = [_padded("left", longest=length) for length in lengths]
             if LENGTH in lengths:
                 cases.append((tokens(2, LENGTH), {}))
-            subject.compare(causal, name, *cases, **FEATURES[name])
+            subject.compare(causal, name, *cases, num_hidden_layers=1, **FEATURES[name])
         except Skip:
             refused.append(name)
     if len(refused) == 2 * len(names):
@@ -319,7 +326,7 @@ def given_masks(subject: BackendSubject) -> None:
         for causal in (True, False):
             for mask in (seen, added):
                 case: Inputs = (tokens(2, length), {"attention_mask": mask})
-                subject.compare(causal, f"a mask of {mask.dtype}", case)
+                subject.compare(causal, f"a mask of {mask.dtype}", case, num_hidden_layers=1)
 
 
 @BACKEND_CHECKS.add
@@ -488,9 +495,9 @@ def refusals(subject: BackendSubject) -> None:
     keeps the backend that it had."""
     for name, fields in FEATURES.items():
         for causal in (True, False):
-            fields = {**subject.base, **fields}
-            model = _build(causal, "eager", **fields)
-            built = unless_refused(functools.partial(_build, causal, subject.name, **fields))
+            fields = {**subject.base, "num_hidden_layers": 1, **fields}
+            model = _empty(causal, "eager", **fields)
+            built = unless_refused(functools.partial(_empty, causal, subject.name, **fields))
             try:
                 model.set_attn_implementation(subject.name)
             except ValueError as error:

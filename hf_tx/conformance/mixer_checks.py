@@ -95,6 +95,8 @@ def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None
     )
     long, long_mask = place(*_long_rows("left"), LONG + 3)
     cases["long"] = (long, {"attention_mask": long_mask})
+    expected = {case: states(model, batch, **inputs) for case, (batch, inputs) in cases.items()}
+    wanted = gradients(model, run(model, long, attention_mask=long_mask)[long_mask.bool()])
     for name in backends():
         if name == "eager":
             continue
@@ -106,15 +108,14 @@ def _compare_backends(subject: MixerSubject, causal: bool, setting: int) -> None
             what = f"{name}, {label(causal)}, setting {setting}, {case}"
             actual = unless_refused(functools.partial(states, other, batch, **inputs), other.layers[0])
             if actual is not None:
-                assert_close(actual[real], states(model, batch, **inputs)[real], what)
+                assert_close(actual[real], expected[case][real], what)
 
         def train(other: Any = other) -> dict[str, torch.Tensor]:
             return gradients(other, run(other.train(), long, attention_mask=long_mask)[long_mask.bool()])
 
         trained = unless_refused(train, other.layers[0])
         if trained is not None:
-            expected = gradients(model, run(model, long, attention_mask=long_mask)[long_mask.bool()])
-            assert_gradients_close(trained, expected, f"{name}, {label(causal)}, setting {setting}")
+            assert_gradients_close(trained, wanted, f"{name}, {label(causal)}, setting {setting}")
 
 
 # ------------------------------------------------------------------------------------------------ what a position sees

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Checkpoints in and out: one file a family, with one config table and one weight table that serve both directions.
-And changes of what came in: longer texts, other uses, tied weights."""
+"""Converts checkpoints from and to transformers, with one file per family: a config table and a weight table for both
+directions. Also changes loaded models: a longer context, warm starts, tied weights."""
 
 from .context import extend_context
 from .convert import from_hf, to_hf

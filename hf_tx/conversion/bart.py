@@ -53,7 +53,7 @@ SIZES = (
         for stack in ("encoder", "decoder")
     ),
     same("decoder_start_token_id"),
-    only("it is not one stack, but two", is_decoder=False),
+    only("it has an encoder and a decoder, and cannot be a decoder alone", is_decoder=False),
     unread("forced_eos_token_id"),  # of the generation config
     unread("initializer_range"),  # another name of init_std, or of nothing
 )
@@ -61,7 +61,7 @@ SIZES = (
 FIELDS = (
     *SIZES,
     *in_stacks(same("vocab_size")),
-    # The library ties the embeddings and the head together, or nothing.
+    # transformers ties the embeddings and the head together, or nothing.
     several("tie_word_embeddings", "tie_word_embeddings", "share_embeddings"),
 )
 
@@ -104,7 +104,7 @@ def weights(config: Any) -> tuple[Rule, ...]:
 #: Without sharing, this is there all the same.
 UNREAD_EMBEDDINGS = {r"(model\.)?shared\.weight": "without sharing, no stack reads it"}
 _TABLES = r"(model\.)?(en|de)coder\.embed_positions\.weight"
-#: Sinusoids, which the library keeps among the weights.
+#: Sinusoids, which transformers stores as weights.
 SINUSOIDS = {_TABLES: "sinusoids are computed"}
 
 
@@ -160,7 +160,7 @@ BART = Family(
     dropped=UNREAD_EMBEDDINGS,
 )
 
-_BEGINS = "its decoder begins with the last token of the text it reads, the language, and not with one for all texts"
+_BEGINS = "its decoder starts with the last token of the source, the language, and not with one token for all texts"
 
 MBART = Family(
     model_type="mbart",

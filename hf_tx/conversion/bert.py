@@ -44,9 +44,9 @@ BLOCKS = dict(
 )
 FIELDS = (
     *NAMES,
-    only("the library computes no others any more", position_embedding_type="absolute"),
+    only("transformers does not support any other value any more", position_embedding_type="absolute"),
     only("an encoder is bidirectional", is_decoder=False),
-    only("an encoder attends to no other", add_cross_attention=False),
+    only("the layers of an encoder have no cross-attention", add_cross_attention=False),
     unread("use_cache"),  # an encoder has none
     always(position_type="learned", **BLOCKS),
 )

@@ -13,8 +13,10 @@ from .weights import layers, rule
 
 def _read_slices(config: Any) -> dict[str, Any]:
     if config.slow_but_exact and config.pretraining_tp != 1:
-        reason = f"with pretraining_tp = {config.pretraining_tp}, its code splits products and leaves out their biases"
-        raise NotExpressible("slow_but_exact", True, f"{reason}; False computes what was trained")
+        reason = (
+            f"with pretraining_tp = {config.pretraining_tp}, transformers splits products and leaves out their biases"
+        )
+        raise NotExpressible("slow_but_exact", True, f"{reason}; set it to False, which computes what was trained")
     return {}
 
 
@@ -26,7 +28,7 @@ BLOOM = Family(
         CLASSIFIER_DROPOUT,
         renamed(n_layer="num_hidden_layers", n_head="num_attention_heads", layer_norm_epsilon="norm_eps"),
         derived("intermediate_size", lambda config: 4 * config.hidden_size),
-        only("a residual leaves out the norm", apply_residual_connection_post_layernorm=False),
+        only("hf_tx takes the residual before the norm", apply_residual_connection_post_layernorm=False),
         Entry(("pretraining_tp", "slow_but_exact"), (), _read_slices, lambda settings: {}),
         always(embedding_dropout=0.0, position_type="alibi", embedding_norm=True, hidden_act="gelu_new", **LAYER_NORM),
     ),

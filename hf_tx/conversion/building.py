@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Models of hf_tx before they have weights: their classes, their configs with the changes of a caller, and shapes."""
+"""Classes, configs and shapes of models of hf_tx, before they have weights."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ from ..models.registry import nearest
 
 
 def class_named(name: str) -> Any:
-    """Return the class of ours that has this name."""
+    """Return the class of hf_tx with this name."""
     modules = (modeling_decoder, modeling_encoder, modeling_encoder_decoder)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def build_config(kind: Any, stored: dict[str, Any], changes: dict[str, Any] | None) -> Any:
-    """Return a config of ours from a dict as files hold it, with the changes of a caller.
+    """Return a config of hf_tx from the dict of a config.json, with changes.
 
     Raises:
-        ValueError: a change of a field that does not exist.
+        ValueError: if a changed field does not exist.
     """
-    known = (kind._changeable() | ALIASES) - {"dtype", "architectures"}  # which loading decides
+    known = (kind._changeable() | ALIASES) - {"dtype", "architectures"}  # which are set when a model is loaded
     for name in changes or {}:
         if name not in known:
             raise ValueError(f"config_changes: {kind.__name__} has no field {name!r}.{nearest(name, known)}")
@@ -37,7 +37,7 @@ def empty_model(cls: Any, config: Any) -> Any:
 
 
 def device_of(model: Any) -> torch.device | None:
-    """Return the device to load to beside a model; None is the CPU, to which `from_pretrained` loads anyway."""
+    """Return the device of a model as `device_map`; None for the CPU, the default of `from_pretrained`."""
     return None if model.device.type == "cpu" else model.device
 
 
@@ -45,13 +45,14 @@ def require_shapes(model: Any, shapes: dict[str, torch.Size], reason: str) -> No
     """Check that weights of these shapes fit into a model.
 
     Raises:
-        ValueError: they do not, for which `reason` says why.
+        ValueError: if a shape differs, with the reason.
     """
     for name, tensor in model.state_dict().items():
         shape = shapes.get(name, tensor.shape)
         if shape != tensor.shape:
             raise ValueError(
-                f"{name} has the shape {tuple(shape)} in the source, and must have {tuple(tensor.shape)}: {reason}."
+                f"{name} has the shape {tuple(shape)} in the source, but the model needs "
+                f"{tuple(tensor.shape)}: {reason}."
             )
 
 
@@ -59,7 +60,7 @@ def changes_with_mixers(config: Any, mixers: Any, changes: dict[str, Any] | None
     """Return the changes of a config of hf_tx with those of the mixers among them.
 
     Raises:
-        ValueError: the changes name mixers too.
+        ValueError: if the changes contain mixers too.
     """
     changes = dict(changes or {})
     if mixers is None:
@@ -68,6 +69,6 @@ def changes_with_mixers(config: Any, mixers: Any, changes: dict[str, Any] | None
     for name in names:
         if name in changes:
             raise ValueError(
-                f"mixers = {mixers!r}, config_changes = {changes}: both say what {name} are; leave out one."
+                f"mixers = {mixers!r}, config_changes = {changes}: both set {name}; pass only one of them."
             )
     return {**changes, **dict.fromkeys(names, mixers)}

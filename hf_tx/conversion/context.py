@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Longer texts for a loaded model."""
+"""Extends the context of a loaded model."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ from .sources import require_ours
 
 logger = logging.get_logger(__name__)
 
-#: How rotary positions are scaled, and the parameters that a caller may set beside what follows from the lengths.
+#: The methods of scaling rotary positions, with the parameters that do not follow from the lengths.
 METHODS: dict[str, tuple[str, ...]] = {
     "linear": (),
     "dynamic": (),
@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "longrope": ("long_factor", "short_factor", "attention_factor"),
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
-# The schemes of which it is known here what a longer text means to them.
+# The position schemes that this module can extend.
 _LEARNED = {"learned", "learned_relative"}
 _SCHEMES = {"none", "sinusoidal", "relative", "alibi", "rope"} | _LEARNED
 
@@ -38,57 +38,58 @@ def extend_context(
     original_max_position_embeddings: int | None = None,
     **parameters: Any,
 ) -> Any:
-    """Make a model read longer texts, in place. Of an encoder-decoder, both stacks; pass `model.get_encoder()` or
-    `model.get_decoder()` for one.
+    """Extend the context of a model, in place. For an encoder-decoder, both stacks are extended; pass
+    `model.get_encoder()` or `model.get_decoder()` to extend one.
 
-    What happens depends on the positions of the model:
+    What changes depends on the positions of the model:
 
-    - `rope`: the frequencies are scaled by `factor = max_position_embeddings / length`, where `length` is the one that
-      the model has. Weights stay, and the config says it in `rope_parameters`. Where these are one set for each type
-      of layer, a set whose layers all have windows within that length stays (as in Gemma 3,
-      https://huggingface.co/papers/2503.19786): such layers never see a distance that is new to them. A model that is
-      scaled already is scaled further in the same way.
+    - `rope`: the frequencies are scaled by `factor = max_position_embeddings / length`, where `length` is the current
+      context. The weights do not change, and the scaling is stored in `config.rope_parameters`. If there is one set of
+      parameters per type of layer, a set whose layers all have windows within the current context is not scaled (as in
+      Gemma 3, https://huggingface.co/papers/2503.19786), because these layers never see a larger distance. A model
+      that is already scaled is scaled further with the same method.
     - `learned`, `learned_relative`: the table is interpolated linearly between its first and its last position, which
-      stay (the rows before `position_offset` as well). The parameter is a new one: make optimizers after this.
-      Neighbours lie closer than the model knows them, so train on.
-    - `relative`, `alibi`, `none` and layers that are no attention: nothing limits the length, and only
+      do not change (nor do the rows before `position_offset`). The table is a new parameter: create optimizers
+      afterwards. Neighboring positions are closer than in training, so the model needs further training.
+    - `relative`, `alibi`, `none`, and layers without attention: the length is not limited, and only
       `max_position_embeddings` changes.
-    - `sinusoidal`: likewise; positions that the model was not trained on have vectors that are new to it, of which a
-      warning tells.
+    - `sinusoidal`: only `max_position_embeddings` changes. A warning names the positions that are new to the model.
 
-    The tokenizer's `model_max_length` is not touched. Nothing here replaces training on long texts; what scaling gives
-    without it differs from model to model, so measure.
+    The `model_max_length` of the tokenizer does not change. Extending does not replace training on long texts. How
+    well a model works without it differs between models, so evaluate it.
 
     Args:
-        model: a model of hf_tx; for others, [`from_hf`] comes first.
+        model: a model of hf_tx; convert others with [`from_hf`] first.
         max_position_embeddings: the new length.
-        method: how rotary positions are scaled:
+        method: the scaling of rotary positions:
 
             - `linear`: all positions are divided by the factor (Chen et al., 2023,
               https://huggingface.co/papers/2306.15595).
-            - `dynamic`: the base grows with the text, from the trained length on (NTK-aware scaling; in Peng et al.,
-              2023, https://huggingface.co/papers/2309.00071, appendix B). Its formula reads the trained length from
-              the config's `max_position_embeddings`, which therefore stays.
-            - `yarn`: frequencies that turn often within the trained length stay, those that do not turn once are
-              divided by the factor, and cosines and sines grow by `0.1 ln(factor) + 1` (Peng et al., as above).
-            - `longrope`: every frequency is divided by a factor of its own (Ding et al., 2024,
-              https://huggingface.co/papers/2402.13753), to be given as `long_factor`; within the trained length by
-              `short_factor`, by default ones.
-            - `llama3`: as `yarn`, by wavelengths: those above the trained length divided by `low_freq_factor` (1) are
-              divided by the factor, those below it divided by `high_freq_factor` (4) stay (Llama 3.1,
-              https://huggingface.co/papers/2407.21783).
+            - `dynamic`: the base grows with the length of the text beyond the trained length (NTK-aware scaling; in
+              Peng et al., 2023, https://huggingface.co/papers/2309.00071, appendix B). The formula uses the
+              `max_position_embeddings` of the config as the trained length, so this field does not change.
+            - `yarn`: frequencies that rotate often within the trained length do not change, those that do not complete
+              one rotation are divided by the factor, and cosines and sines are multiplied by `0.1 ln(factor) + 1`
+              (Peng et al., as above).
+            - `longrope`: every frequency is divided by its own factor (Ding et al., 2024,
+              https://huggingface.co/papers/2402.13753): `long_factor`, which is required, or within the trained length
+              `short_factor`, which is 1 by default.
+            - `llama3`: like `yarn`, by wavelength: frequencies with a wavelength above the trained length divided by
+              `low_freq_factor` (1) are divided by the factor, those with a wavelength below the trained length divided
+              by `high_freq_factor` (4) do not change (Llama 3.1, https://huggingface.co/papers/2407.21783).
 
-            Default: the one that the model has, or else `yarn`.
-        original_max_position_embeddings: the length that the model was trained on, if its config says another.
-        **parameters: others of the method, by their names in `rope_parameters`. Default: those of the library.
+            Default: the current method of the model, or `yarn`.
+        original_max_position_embeddings: the length that the model was trained on, if it is not that of the config.
+        **parameters: other parameters of the method, with their names in `rope_parameters`. Default: the defaults of
+            transformers.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: the model is none of hf_tx, is that long already, has no use for the method, or is scaled by
-            another one; an unknown method or parameter; `longrope` without its factors.
-        StrictDataclassError: a parameter with a value that breaks a rule. Nothing has changed then.
+        ValueError: if the model is not one of hf_tx, already has this context, has no rotary positions to scale, or is
+            scaled with another method; if a method or parameter is unknown; if `longrope` has no factors.
+        StrictDataclassError: if the value of a parameter is invalid. The model is not changed in this case.
 
     Example:
 
@@ -112,21 +113,25 @@ def extend_context(
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{field} = {value!r}: must be an integer of at least 1.")
     if method is not None and method not in METHODS:
-        raise ValueError(f"method = {method!r}: is unknown.{nearest(method, METHODS)} Known: {', '.join(METHODS)}")
+        raise ValueError(
+            f"method = {method!r} is unknown.{nearest(method, METHODS)} Known methods: {', '.join(METHODS)}."
+        )
 
     stacks = [module for module in model.modules() if isinstance(module, TxStack)]
     lengths = [trained or _length(stack.config) for stack in stacks]
     short = [(stack, length) for stack, length in zip(stacks, lengths, strict=True) if length < target]
     if not short:
-        raise ValueError(f"max_position_embeddings = {target}: must be above the {min(lengths):g} that the model has.")
+        raise ValueError(
+            f"max_position_embeddings = {target}: must be larger than the current context of {min(lengths):g}."
+        )
     plans = [_changes(stack.config, length, target, trained, method, parameters) for stack, length in short]
     if (method or parameters) and not any("rope_parameters" in changes for changes in plans):
         given = ", ".join([*([f"method = {method!r}"] if method else []), *parameters])
         raise ValueError(
-            f"{given}: there is nothing to scale, since no layer both rotates and sees further than the model was "
-            "trained on; leave it out."
+            f"{given}: there is nothing to scale, because no layer with rotary positions sees further than the "
+            "trained length. Leave it out; the context can be extended without it."
         )
-    # All is known to be right before anything changes.
+    # All checks are done before anything changes.
     configs = [
         type(stack.config).from_dict(stack.config.to_dict(), **changes)
         for (stack, _), changes in zip(short, plans, strict=True)
@@ -153,11 +158,11 @@ def _changes(
 ) -> dict[str, Any]:
     """Return the fields of a stack's config that change when it reads `target` tokens instead of `length`."""
     if unknown := [name for name in config.layer_positions if name not in _SCHEMES]:
-        raise ValueError(f"position_type = {unknown[0]!r}: how it takes longer texts is not known here.")
+        raise ValueError(f"position_type = {unknown[0]!r}: extend_context does not support this position scheme.")
     if _LEARNED & set(config.layer_positions) and length > config.max_position_embeddings:
         raise ValueError(
-            f"original_max_position_embeddings = {length}: the table of learned positions has "
-            f"{config.max_position_embeddings}."
+            f"original_max_position_embeddings = {length}: must be at most the size of the table of learned "
+            f"positions, {config.max_position_embeddings}."
         )
     if "rope" not in config.layer_positions:
         return {"max_position_embeddings": target}
@@ -166,8 +171,8 @@ def _changes(
     for kind, view in config.rope_views().items():
         if trained is not None and view.rope_parameters["rope_type"] != "default":
             raise ValueError(
-                f"original_max_position_embeddings = {trained}: the model is scaled already, and its config says from "
-                f"which length on: rope_parameters = {view.rope_parameters}; leave it out."
+                f"original_max_position_embeddings = {trained}: the model is already scaled, and its config has the "
+                f"trained length: rope_parameters = {view.rope_parameters}. Leave it out."
             )
         groups = [group for scheme, layer_type, group in layers if scheme == "rope" and kind in ("", layer_type)]
         sees_further = any(_reach(group, config.is_causal_family) >= length for group in groups)
@@ -195,24 +200,26 @@ def _scaled(config: Any, length: float, target: int, method: str | None, paramet
     own = config.rope_parameters
     kind = own["rope_type"]
     if kind not in ("default", *METHODS):
-        raise ValueError(f"rope_type = {kind!r}: no method goes on with it; known are {', '.join(METHODS)}.")
+        raise ValueError(f"rope_type = {kind!r} cannot be scaled further; methods that can are {', '.join(METHODS)}.")
     method = method or ("yarn" if kind == "default" else kind)
     if kind not in ("default", method):
         raise ValueError(
             f"method = {method!r}: the frequencies are scaled by {kind!r} already, and the model was trained with "
-            f"that; method = {kind!r} goes on with it."
+            f"that; use method = {kind!r}, which scales them further."
         )
     for name in parameters:
         if name not in METHODS[method]:
             known = ", ".join(METHODS[method]) or "there are none"
-            raise ValueError(f"{name}: is no parameter of {method!r}.{nearest(name, METHODS[method])} Known: {known}.")
+            raise ValueError(
+                f"{name} is not a parameter of {method!r}.{nearest(name, METHODS[method])} Known: {known}."
+            )
     defaults: dict[str, Any] = {}
     if method == "longrope":
         frequencies = config.rotary_dim // 2
         if "long_factor" not in parameters:
             raise ValueError(
                 f"method = 'longrope' needs long_factor, a list with one factor for each of the {frequencies} "
-                "frequencies: they are searched for a model, and do not follow from the lengths."
+                "frequencies: they must be searched for each model, and do not follow from the lengths."
             )
         defaults["short_factor"] = [1.0] * frequencies
     elif method == "llama3":
@@ -235,7 +242,7 @@ def _lengthen_positions(stack: TxStack, length: float) -> None:
         elif name == "sinusoidal":
             logger.warning(
                 f"position_type = 'sinusoidal': the model was not trained on positions {length} to {target - 1}, and "
-                "there is nothing to scale; train on longer texts."
+                "sinusoids cannot be scaled; train it on longer texts."
             )
 
 

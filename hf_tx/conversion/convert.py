@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Checkpoints in and out: models of the library as settings of hf_tx, and back."""
+"""Converts models of transformers to models of hf_tx, and back."""
 
 import copy as copies
 import json
@@ -53,61 +53,61 @@ def from_hf(
     copy: bool = True,
     output_loading_info: bool = False,
 ) -> Any:
-    """Return a model of the library as a model of hf_tx that computes the same.
+    """Convert a model of transformers to a model of hf_tx that computes the same.
 
-    In training, dropout stands where hf_tx has it: T5 has one more after the last norm of a stack, ModernBERT after
-    attention, and ModernBERT and DistilBERT before the output of question answering.
+    In training, dropout is applied where the models of hf_tx apply it. T5 has one more dropout after the last norm of
+    a stack, ModernBERT after attention, and ModernBERT and DistilBERT before the output of question answering.
 
     Args:
         source: a model of transformers, a local folder, or a name on the Hub.
-        architecture: of a folder or a name, the class to read it as, by the library's name or by ours, such as
-            `LlamaModel` for the base model without its head. Default: the one that config.json names. All weights
-            of the class must be there: for a new head, save the converted base model, and load that with the class of
-            the head.
-        mixers: other mixers, as in the config. Weights that they have in common with the source are kept: all that
-            weigh or sum values take over the projections of queries, keys, values and outputs, recurrent networks
-            nothing. What is new is initialised as in a new model (`initializer_range`, or what the mixer draws
-            itself), and reported, as is what has no place. Settings that no layer reads any more, such as a scale of
-            scores, go as well. Of an encoder-decoder, the mixers of both stacks.
+        architecture: the class to load a folder or a name as, with its name in transformers or in hf_tx, such as
+            `LlamaModel` for the base model without its head. Default: the class that config.json names. The source
+            must have all weights of the class: for a new head, save the converted base model, and load it with the
+            class of the head.
+        mixers: other mixers, as in the config. Weights that they have in common with the source are kept: attention
+            and linear mixers keep the projections of queries, keys, values and outputs, recurrent networks nothing.
+            New weights are initialized as in a new model and reported, as are weights that are not used. Settings that
+            no layer uses any more, such as a scale of the scores, are removed. For an encoder-decoder, the mixers of
+            both stacks.
         config_changes: other fields of the config to change, by name.
-        dtype: of the weights. Default: the source's.
-        attn_implementation: the backend. Default: the source's where it computes all layers here, or else the first
-            that does.
+        dtype: dtype of the weights. Default: that of the source.
+        attn_implementation: the attention backend. Default: that of the source if it supports all layers, or else the
+            first one that does.
         device_map: as in `from_pretrained`.
-        revision: of the repository on the Hub.
-        token: for the Hub.
-        cache_dir: where downloads are kept.
-        local_files_only: do not ask the Hub.
-        copy: whether a model in memory keeps its weights for itself, and whether those of a file that stand in
-            another order there are contiguous here. False: weights are views of the source where its layout allows
-            it, such as transposed matrices, which some trainers (FSDP) refuse.
-        output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised, not loaded),
-            `unexpected_keys` (of the source, and without a place in the changed model) and `dropped_keys` (of the
-            source, with the reason why they have no part in the function: second names, constants, tensors of older
-            versions of the library such as `inv_freq` and `position_ids`, and the weights of other heads than the
-            one that is read, which are warned of).
+        revision: revision of the repository on the Hub.
+        token: token for the Hub.
+        cache_dir: folder of the download cache.
+        local_files_only: only use files that are already downloaded.
+        copy: True: weights of a model in memory are copied, and weights that have another layout in a file are made
+            contiguous. False: weights are views of the source if its layout allows it, such as transposed matrices;
+            some trainers (FSDP) do not accept these.
+        output_loading_info: also return a dict with `missing_keys` (initialized, not loaded), `unexpected_keys` (not
+            used in the changed model) and `dropped_keys` (not needed, with the reason: second names, constants,
+            tensors of older versions of transformers such as `inv_freq` and `position_ids`, and weights of other
+            heads, which are also logged as a warning).
 
     Returns:
-        The model, in the mode (training or not) of a source in memory and else in evaluation mode;
-        `model.config.origin` says where it comes from. With `output_loading_info`, the dict as well.
+        The model. It is in the mode (training or evaluation) of a source in memory, or else in evaluation mode.
+        `model.config.origin` records where it comes from. With `output_loading_info`, a tuple of model and dict.
 
     Raises:
-        NotExpressible: a field of the source has a value that hf_tx cannot compute; a ValueError.
-        ValueError: a family that is not known, a tensor without a rule (such as a bias or a layer more than the config
-            says) or of another shape than the config says, weights of several dtypes in memory and no `dtype`,
-            adapters that are not merged, a change of a field that does not exist, or one of the shape of a weight or
-            of which weights are tied.
-        OSError: files that are not there, or not whole.
+        NotExpressible: if a field of the source has a value that hf_tx cannot compute; a ValueError.
+        ValueError: if the model type is unknown; if a tensor has no rule (such as an additional bias or layer) or
+            another shape than the config defines; if weights in memory have several dtypes and `dtype` is None; if
+            adapters are not merged; if a changed field does not exist, or changes the shape of a weight or which
+            weights are tied.
+        OSError: if files are missing or incomplete.
     """
     if isinstance(dtype, str) and dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise ValueError(f"dtype = {dtype!r}: is no dtype of torch, such as 'bfloat16'.")
+        raise ValueError(f"dtype = {dtype!r}: must be the name of a torch dtype, such as 'bfloat16'.")
     if not isinstance(config_changes or {}, dict):
-        raise ValueError(f"config_changes = {config_changes!r}: must be a dict of fields and their values.")
+        raise ValueError(f"config_changes = {config_changes!r}: must be a dict of field names and values.")
     in_memory = isinstance(source, PreTrainedModel)
     if in_memory and architecture is not None:
         raise ValueError(
-            f"architecture = {architecture!r}: says as what a folder or a name is read, and source is a model: pass "
-            "the part of it that you want, such as source.base_model."
+            f"architecture = {architecture!r} can only be used if source is a folder or a name, and it is a model: "
+            "pass "
+            "the part of the model that you want to convert, such as source.base_model."
         )
     hub = dict(revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only)
     for found in [of_model(source)] if in_memory else of_checkpoint(source, architecture, dtype, hub):
@@ -117,17 +117,17 @@ def from_hf(
     else:
         raise ValueError(problem)
     if others := [name for name, reason in dropped.items() if reason is OTHER_HEAD]:
-        logger.warning(f"{source}: {_listed(others)} left out of a {found.cls.__name__}: {OTHER_HEAD}.")
+        logger.warning(f"{source}: {_listed(others)} were not loaded into {found.cls.__name__}: {OTHER_HEAD}.")
     dtype = found.dtype if dtype in (None, "auto") else dtype
     if dtype is None:
         dtypes = " and ".join(dtypes_of(found.state))
-        raise ValueError(f"source has weights in {dtypes}, and a converted model has one dtype: name it as dtype.")
+        raise ValueError(f"source has weights in {dtypes}, but a converted model has one dtype: pass it as dtype.")
 
     converted = _convert(found.state, plan, clones=copy and in_memory, lays_out=copy)
     changed = _changed(plain, mixers, config_changes)
     if attn_implementation is None and found.backend is not None and refusal(changed, found.backend) is None:
         attn_implementation = found.backend
-    with without_progress_bars():  # what is in memory already is not worth one
+    with without_progress_bars():  # the weights are already in memory
         model, info = type(plain).from_pretrained(
             None,
             config=changed,
@@ -139,7 +139,10 @@ def from_hf(
         )
     changes = mixers is not None or bool(config_changes)
     if (info["missing_keys"] or info["unexpected_keys"]) and not changes:
-        raise ValueError(f"not filled: {sorted(info['missing_keys'])}; not used: {sorted(info['unexpected_keys'])}.")
+        raise ValueError(
+            f"the conversion is incomplete: missing weights {sorted(info['missing_keys'])}, unused weights "
+            f"{sorted(info['unexpected_keys'])}. Please report this as a bug of hf_tx."
+        )
     if found.generation_config is not None and model.can_generate():
         model.generation_config = found.generation_config
     model.config.name_or_path = found.config.name_or_path
@@ -148,19 +151,19 @@ def from_hf(
 
 
 def to_hf(model: Any, model_type: str | None = None) -> Any:
-    """Return a model of hf_tx as a model of the library that computes the same.
+    """Convert a model of hf_tx to a model of transformers that computes the same.
 
     Args:
         model: a model of hf_tx.
-        model_type: the family to convert to. Default: the one that it was converted from.
+        model_type: the model type to convert to. Default: the one that the model was converted from.
 
     Returns:
-        The model of the library, in the same mode, with weights of its own.
+        The model of transformers, in the same mode, with a copy of the weights.
 
     Raises:
-        NotExpressible: a setting that the family does not have; a ValueError.
-        ValueError: the model was not converted, and no family is named; or one that is not known; a model that is none
-            of hf_tx, or has adapters or weights of several dtypes.
+        NotExpressible: if the model type does not support a setting of the model; a ValueError.
+        ValueError: if the model was not converted and `model_type` is None; if the model type is unknown; if the model
+            is not one of hf_tx, or has adapters or weights of several dtypes.
     """
     require_ours(model)
     state = unwrap_names(model.state_dict())
@@ -168,14 +171,22 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     origin = model.config.origin or {}
     model_type = model_type or origin.get("model_type")
     if model_type is None:
-        raise ValueError(f"this model was not converted: name its family by model_type, one of {', '.join(FAMILIES)}.")
+        raise ValueError(
+            f"this model was not converted from another: pass the model type to convert to as model_type, one of "
+            f"{', '.join(FAMILIES)}."
+        )
     if model_type not in FAMILIES:
         raise ValueError(
-            f"model_type = {model_type!r}: is not known.{nearest(model_type, FAMILIES)} Known: {', '.join(FAMILIES)}"
+            f"model_type = {model_type!r} is unknown.{nearest(model_type, FAMILIES)} Known: {', '.join(FAMILIES)}."
         )
     family = FAMILIES[model_type].for_class(type(model).__name__)
     if type(model.config).model_type != family.kind.model_type:
-        raise NotExpressible("model_type", model_type, f"it is a {family.kind.model_type}, as a converted one")
+        raise NotExpressible(
+            "model_type",
+            model_type,
+            f"it is converted from and to {family.kind.model_type}, and this model is a "
+            f"{type(model.config).model_type}",
+        )
     ours = type(model).__name__
     head = family.head_of(ours)
     same_family = origin.get("model_type") == model_type
@@ -189,11 +200,12 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
         raise NotExpressible("weights", plan.unnamed, f"a {model_type} has no such tensors")
     if len(dtypes := dtypes_of(state)) > 1:
         raise ValueError(
-            f"model has weights in {' and '.join(dtypes)}, and a converted one has one dtype: see model.to."
+            f"model has weights in {' and '.join(dtypes)}, but a converted model has one dtype: convert the "
+            "weights with model.to(dtype) first."
         )
     cls = getattr(transformers, head.theirs)
     pools = head.ours == "TxEncoderModel" and "add_pooling_layer" in family.by_weights
-    with without_progress_bars(), without_warnings():  # they would name what is dropped
+    with without_progress_bars(), without_warnings():  # about weights that are dropped
         theirs, info = cls.from_pretrained(
             None,
             config=config,
@@ -206,7 +218,7 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
     missing = [name for name in info["missing_keys"] if not any(re.fullmatch(each, name) for each in family.dropped)]
     if missing or info["unexpected_keys"]:
         lacks = sorted({*missing, *info["unexpected_keys"]})
-        raise NotExpressible("weights", lacks, f"they are of one side only: this model, or a {model_type}")
+        raise NotExpressible("weights", lacks, f"only one of this model and a {model_type} has them")
     if getattr(model, "generation_config", None) is not None and theirs.can_generate():
         theirs.generation_config = copies.deepcopy(model.generation_config)
     theirs.config.name_or_path = model.config.name_or_path
@@ -214,11 +226,11 @@ def to_hf(model: Any, model_type: str | None = None) -> Any:
 
 
 def plan_of(model: Any, family: Family | None = None, head: Head | None = None) -> Plan:
-    """Return which weights of the library's model are which of ours. Of tied weights, ours has one.
+    """Return which weights of the model of transformers are which of hf_tx. Of tied weights, only one is listed.
 
     Args:
         model: a model of hf_tx.
-        family: the family. Default: the one that it was converted from.
+        family: the family. Default: the one that the model was converted from.
         head: the class.
     """
     origin = model.config.origin
@@ -231,8 +243,8 @@ def plan_of(model: Any, family: Family | None = None, head: Head | None = None) 
 
 # ------------------------------------------------------------------------------------------------------------- parts
 def _translate(found: Source) -> tuple[Any, Plan, dict[str, str], str | None]:
-    """Return a model of ours without weights, whose weights are whose, what is dropped and why, and what does not
-    fit."""
+    """Return a model of hf_tx without weights, the plan of its weights, what is dropped and why, and an error message
+    if something does not fit."""
     family = family_of(found.config).for_class(found.cls.__name__)
     head = family.head_of(found.cls.__name__)
     settings = family.read(found.config) | head.settings
@@ -259,31 +271,35 @@ def _changed(model: Any, mixers: Any, changes: dict[str, Any] | None) -> Any:
     changed = build_config(type(config), config.to_dict(), changes)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     empty = empty_model(type(model), changed)
-    require_shapes(empty, shapes, "changes may not change sizes (resize_token_embeddings can, afterwards)")
+    require_shapes(
+        empty, shapes, "config_changes cannot change sizes (use resize_token_embeddings afterwards for the vocabulary)"
+    )
     before, after = (each.get_expanded_tied_weights_keys(all_submodels=True) for each in (model, empty))
     if before != after:
         other = sorted(before.keys() ^ after.keys())
         raise ValueError(
-            f"config_changes: tie or untie {other}; tie_embeddings and untie_embeddings do that afterwards."
+            f"config_changes cannot tie or untie {other}: use tie_embeddings or untie_embeddings afterwards."
         )
     return changed
 
 
 def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str, str], str | None]:
-    """Check that every tensor of ours is filled and every one of theirs used; return those that are dropped, with the
-    reason, and what is wrong if something is."""
+    """Check that every tensor of ours is filled and every tensor of theirs is used. Return those that are dropped,
+    with the reason, and an error message if something is wrong."""
     state = found.state
     if plan.unnamed:  # such as those of an activation
-        raise NotExpressible("weights", plan.unnamed, f"a {family.model_type} is not known to have such tensors")
+        raise NotExpressible(
+            "weights", plan.unnamed, f"the weight table of {family.model_type} does not have these tensors"
+        )
     lacking = [match for match in plan.matches if not all(name in state for name in match.theirs)]
     if empty := [key for match in lacking for key in match.ours]:
         way_out = _way_to_the_rest(found, family, empty)
-        return {}, f"{family.model_type}: no tensor of the source fills {_listed(empty)}{way_out}."
+        return {}, f"{family.model_type}: the source has no weights for {_listed(empty)}{way_out}."
     for match in plan.matches:
         name, ours = match.theirs[0], match.ours[0]
         if match.rule.keeps and state[name].shape != plan.shapes[ours]:
             raise ValueError(
-                f"{name} of the source has the shape {tuple(state[name].shape)}, and its config says "
+                f"{name} of the source has the shape {tuple(state[name].shape)}, but its config defines "
                 f"{tuple(plan.shapes[ours])}."
             )
     names = {name for match in plan.matches for name in match.theirs}
@@ -302,31 +318,35 @@ def _check_complete(plan: Plan, found: Source, family: Family) -> tuple[dict[str
         if constant is not None and tensor is not None:
             held = tensor[...]
             if not torch.allclose(held.float(), constant(held), atol=1e-2):
-                raise NotExpressible("weights", name, f"{reason}, and this tensor is something else")
+                raise NotExpressible("weights", name, f"{reason}, but this tensor has other values")
     if not left:
         return dropped, None
     cls = found.cls.__name__
-    way_out = "" if found.in_memory else f" If it may do without, pass the model itself ({cls}.from_pretrained)."
-    why = f"a {cls} with its config has no such weights."
-    problem = f"{family.model_type}: no rule uses {_listed(left)} of the source: {why}"
+    way_out = (
+        ""
+        if found.in_memory
+        else f" To leave them out, load the model with {cls}.from_pretrained, and pass it as source."
+    )
+    why = f"a {cls} with this config does not have them."
+    problem = f"{family.model_type}: the weights {_listed(left)} of the source are not used: {why}"
     return dropped, problem + way_out
 
 
 def _listed(names: list[str]) -> str:
-    """Return the names for a message, which is not to be a hundred lines."""
+    """Return the first names, for a short message."""
     return f"{names[:6]}" + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _way_to_the_rest(found: Source, family: Family, empty: list[str]) -> str:
-    """Return how to convert a checkpoint that lacks these weights of ours, if that is possible."""
+    """Return how to convert a checkpoint without these weights, if that is possible."""
     base = family.heads[0]
     if found.in_memory or found.cls.__name__ == base.theirs or any(name.startswith("model.") for name in empty):
         return ""
-    return f"; architecture = {base.theirs!r} reads the model without the head that needs them"
+    return f"; pass architecture = {base.theirs!r} to load the model without the head that needs them"
 
 
 def _identity(tensor: Any) -> int:
-    """Return what two names of one weight have in common."""
+    """Return a number that is the same for all names of one weight."""
     return tensor.data_ptr() if isinstance(tensor, torch.Tensor) else id(tensor)
 
 
@@ -337,7 +357,7 @@ def _convert(state: dict[str, Any], plan: Plan, clones: bool, lays_out: bool) ->
         state: theirs.
         plan: which are which.
         clones: every tensor gets a storage of its own.
-        lays_out: those do whose elements stand in another order here than there.
+        lays_out: copy tensors whose elements have another order in memory than in the source.
     """
     converted: dict[str, Any] = {}
     for match in plan.matches:

@@ -12,8 +12,8 @@ ELECTRA = Family(
     fields=(
         *FIELDS,
         same("max_position_embeddings", "embedding_size"),
-        only("its heads have gelu", hidden_act="gelu"),
-        # Of a class that is refused.
+        only("its heads always use gelu", hidden_act="gelu"),
+        # Of a class that is not converted.
         unread("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"),
     ),
     weights=(*WEIGHTS, rule("embeddings_project", "embed_proj")),

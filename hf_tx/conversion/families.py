@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""All families, by the library's name."""
+"""All families, by their model type in transformers."""
 
 from typing import Any
 
@@ -45,38 +45,42 @@ _MODULES = (
 
 FAMILIES: dict[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
-#: Families that the blocks cannot express, and why.
+#: Families that cannot be converted, and why.
 REFUSED = {
-    "blenderbot-small": "its decoder normalises the embeddings before it adds the positions, its encoder after that",
-    "deberta-v2": "its scores have terms between contents and distances",
-    "mixtral": "its feed-forward layers choose between experts",
+    "blenderbot-small": "its decoder normalizes the embeddings before it adds the positions, its encoder afterwards",
+    "deberta-v2": "hf_tx has no disentangled attention",
+    "mixtral": "hf_tx has no mixture of experts",
 }
 
 
 def family_of(config: Any) -> Family:
-    """Return the family of a config of theirs.
+    """Return the family of a config of transformers.
 
     Raises:
-        NotExpressible: there is none.
+        NotExpressible: if it cannot be converted.
     """
     family = family_named(config.model_type, hasattr(config, "text_config"))
     if getattr(config, "quantization_config", None) is not None:
-        raise NotExpressible("quantization_config", config.quantization_config, "load it dequantized, and pass that")
+        raise NotExpressible(
+            "quantization_config", config.quantization_config, "load the model dequantized, and pass it as source"
+        )
     return family
 
 
 def family_named(name: str, holds_text: bool = False) -> Family:
-    """Return the family that has this name in the library; `holds_text`: a model of text is a part of it.
+    """Return the family with this model type; `holds_text`: the model contains a text model.
 
     Raises:
-        NotExpressible: there is none.
-        ValueError: the name is one of ours.
+        NotExpressible: if it cannot be converted.
+        ValueError: if the model type is one of hf_tx.
     """
     if name.startswith("hf_tx"):
-        raise ValueError(f"source is a model of hf_tx already ({name}): AutoModel*.from_pretrained loads it.")
+        raise ValueError(f"source is already a model of hf_tx ({name}): load it with AutoModel*.from_pretrained.")
     if name not in FAMILIES and holds_text:
-        way_out = "load it with AutoModel, and convert its text model: from_hf(model.language_model)"
-        raise NotExpressible("model_type", name, f"it reads more than text; {way_out}")
+        way_out = "load it with AutoModel, and convert its text model with from_hf(model.language_model)"
+        raise NotExpressible("model_type", name, f"it does not only read text; {way_out}")
     if name not in FAMILIES:
-        raise NotExpressible("model_type", name, REFUSED.get(name, f"known families are {', '.join(FAMILIES)}"))
+        raise NotExpressible(
+            "model_type", name, REFUSED.get(name, f"model types that can be converted are {', '.join(FAMILIES)}")
+        )
     return FAMILIES[name]

@@ -1,5 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a family is: its config table, its weight table and its heads."""
+"""The definition of a family: its config table, its weight table and its heads.
+
+"Theirs" is transformers, "ours" is hf_tx.
+"""
 
 import copy
 import dataclasses
@@ -18,7 +21,7 @@ from ..models.configuration_encoder_decoder import TxEncoderDecoderConfig
 from .fields import COMMON, Entry, NotExpressible, Settings, computed, refuse_unknown
 from .weights import Rule, rule
 
-# What says where a config comes from, and what is derived.
+# Fields that record where a config comes from, or that are derived.
 _NO_SETTINGS = {
     "origin",
     "hf_tx_version",
@@ -34,15 +37,15 @@ _NO_SETTINGS = {
 }
 
 
-#: Tensors of checkpoints that older versions of the library wrote, and why no model of today has them.
+#: Tensors in checkpoints of older versions of transformers, and why current models do not have them.
 OLD_BUFFERS = {
     r"(.*\.)?rotary_emb\.inv_freq": "frequencies are computed from the config",
-    r"(.*\.)?position_ids": "positions are counted",
-    r"(.*\.)?att(entio)?n\.masked_bias": "the score of what is masked is no weight",
+    r"(.*\.)?position_ids": "positions are computed",
+    r"(.*\.)?att(entio)?n\.masked_bias": "the score of masked keys is not a weight",
 }
 
 
-OTHER_HEAD = "it belongs to another head than the one that is read"
+OTHER_HEAD = "they belong to another head than the one that is loaded"
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,17 @@ class Head:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of the library as settings of hf_tx.
+    """A family of transformers as settings of hf_tx.
 
     Attributes:
-        model_type: its name in the library.
+        model_type: its name in transformers.
         kind: our config class.
         fields: the config table; [`COMMON`] comes on top.
         weights: the weight table of the base model; where it depends on our config, a function of that.
         heads: the classes.
         dropped: tensors of theirs that have no part here (regular expressions), and why.
         constants: of those, the ones that are computed here: makes of such a tensor what it must be.
-        refused: classes of theirs that are not expressible, and why.
+        refused: classes of theirs that cannot be converted, and why.
         other_heads: modules of heads of theirs that no class here has.
         by_weights: fields of ours that no field of theirs says, but the weights of a model: `tie_word_embeddings`,
             `add_pooling_layer`.
@@ -110,25 +113,25 @@ class Family:
         """Return the head whose class of theirs, or of ours, has this name.
 
         Raises:
-            NotExpressible: there is none.
+            NotExpressible: if there is none.
         """
         for head in self.heads:
             if name in (head.theirs, head.ours):
                 return head
         ours = name.startswith("Tx")
         known = ", ".join(head.ours if ours else head.theirs for head in self.heads)
-        known += "" if ours else "; name one of these as architecture, if it has the weights that you want"
+        known += "" if ours else "; pass one of them as architecture, if it has the weights that you need"
         reason = f"{self.refused[name]}; " if name in self.refused else ""
-        raise NotExpressible("architectures", [name], f"{reason}of {self.model_type}, these are: {known}")
+        raise NotExpressible("architectures", [name], f"{reason}the classes of {self.model_type} are {known}")
 
     def leaves_out(self, name: str, cls: type[Any]) -> str | None:
-        """Return why a tensor of a checkpoint has no part in a model of a class of theirs, or None if it should have
-        one: what is not known to be without effect is no tensor to leave out in silence."""
+        """Return why a tensor of a checkpoint is not needed in a model of this class of theirs, or None if it may be
+        needed: only tensors that are known to have no effect are left out."""
         for pattern, reason in (self.dropped | OLD_BUFFERS).items():
             if re.fullmatch(pattern, name):
                 return reason
         if any(re.search(pattern, name) for pattern in cls._keys_to_ignore_on_load_unexpected or ()):
-            return f"the library leaves it out of a {cls.__name__} too"
+            return f"a {cls.__name__} of transformers does not have it either"
         head, rules = self.head_of(cls.__name__), () if callable(self.weights) else self.weights
         others = {*self.other_heads, *(each.theirs for other in self.heads for each in other.rules)}
         poolers = {each.theirs for each in rules if each.ours[0].startswith("pooler.")}
@@ -147,7 +150,7 @@ class Family:
         """Return our settings for their config.
 
         Raises:
-            NotExpressible: a field has a value that hf_tx cannot compute, or is not understood.
+            NotExpressible: if a field is unknown, or has a value that hf_tx cannot compute.
         """
         entries = self.entries
         refuse_unknown(config, entries)
@@ -160,7 +163,7 @@ class Family:
         """Return our config with these settings.
 
         Raises:
-            NotExpressible: a value breaks a rule of ours.
+            NotExpressible: if a value breaks a rule of hf_tx.
         """
         nested: dict[str, Any] = {}
         for name, value in {**settings, **more}.items():
@@ -175,16 +178,16 @@ class Family:
             raise NotExpressible.by_rule(error) from error
 
     def write(self, config: Any, base: Any | None, head: Head) -> Any:
-        """Return a config of theirs that computes what ours says.
+        """Return a config of theirs that computes the same as ours.
 
         Args:
             config: our config.
-            base: a config of theirs; where it says the same already, it is kept as it is. None: a new one, of which
-                every field is written, since what follows from other fields says the same only until they change.
+            base: a config of theirs, of which only the fields that differ are changed. None: a new one, of which every
+                field is written, because the default of a field can depend on other fields.
             head: the class.
 
         Raises:
-            NotExpressible: a setting that the family does not have.
+            NotExpressible: if the family does not have a setting.
         """
         wanted, new = flatten(config), base is None
         base = CONFIG_MAPPING[self.model_type]() if base is None else base
@@ -203,12 +206,12 @@ class Family:
                 base = type(base).from_dict(copy.deepcopy(written))  # which fills in rope parameters in place
             except (KeyError, ValueError, StrictDataclassError) as error:
                 changes = {name: value for name, value in written.items() if value != stored.get(name)}
-                reason = f"the config of a {self.model_type} refuses it: {error}"
+                reason = f"the config of a {self.model_type} does not accept it: {error}"
                 raise NotExpressible(", ".join(changes), list(changes.values()), reason) from error
             found = flatten(self.build(self.read(base) | head.settings))
         for name, value in wanted.items():
             if found[name] != value and name not in self.by_weights:
-                raise NotExpressible(name, value, f"a {self.model_type} has {found[name]!r} there")
+                raise NotExpressible(name, value, f"a {self.model_type} has {found[name]!r} instead")
         return base
 
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The language in which a family says what the fields of its config are here, in both directions.
+"""The table in which a family defines how the fields of its config are converted, in both directions.
 
-A family's table is a tuple of entries. Each understands some fields of theirs and gives some of ours. `read` goes from
-their config to our settings; `write` goes back, from a dict of our settings. A field that no entry understands is
-refused, and what is written is read again and compared, so that neither direction can lose a mechanism silently.
+"Theirs" is transformers, "ours" is hf_tx. A table is a tuple of entries. Each entry converts some fields of theirs
+to some of ours: `read` from their config to our settings, `write` from a dict of our settings to their fields. A field
+without an entry raises an error, and what is written is read again and compared, so that neither direction can
+silently lose a mechanism.
 
 Settings of an encoder-decoder's stacks have the names `encoder.field` and `decoder.field`.
 """
@@ -17,12 +18,12 @@ Settings = Mapping[str, Any]
 
 
 class NotExpressible(ValueError):
-    """One side has a value that the other cannot compute.
+    """Raised if one side has a value that the other cannot compute.
 
     Args:
         field: name of the field.
         value: its value.
-        reason: what the other side has there, and the way out if there is one.
+        reason: why the other side cannot compute it, and what to do if there is a way.
     """
 
     def __init__(self, field: str, value: Any, reason: str) -> None:
@@ -30,21 +31,21 @@ class NotExpressible(ValueError):
 
     @classmethod
     def by_rule(cls, error: BaseException) -> "NotExpressible":
-        """Return the refusal of a value that breaks a rule of ours, as the message of the rule says it."""
-        while error.__cause__ is not None:  # what the library raises about it
+        """Return the error for a value that breaks a rule of hf_tx, with the message of the rule."""
+        while error.__cause__ is not None:  # transformers wraps the error
             error = error.__cause__
-        refusal = cls.__new__(cls)
-        refusal.args = (f"not expressible: {error}",)
-        return refusal
+        made = cls.__new__(cls)
+        made.args = (f"not expressible: {error}",)
+        return made
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Some of their fields, and what they are here.
+    """Some fields of theirs, and how they are converted.
 
     Attributes:
-        theirs: the fields of theirs that it understands.
-        ours: the fields of ours that it gives.
+        theirs: the fields of theirs that it reads.
+        ours: the fields of ours that it sets.
         read: from their config to our settings; may raise [`NotExpressible`].
         write: from our settings to their fields.
     """
@@ -86,12 +87,12 @@ def computed(theirs: str, ours: str, read: Callable[[Any], Any], write: Callable
 
 
 def one_of(theirs: str, ours: str, values: Mapping[Any, Any]) -> Entry:
-    """One field of theirs that has few values, and what they are here."""
+    """One field of theirs with a few known values, and the values of ours."""
 
     def read(config: Any) -> dict[str, Any]:
         found = getattr(config, theirs)
         if found not in values:
-            raise NotExpressible(theirs, found, f"known are {', '.join(values)}")
+            raise NotExpressible(theirs, found, f"known values are {', '.join(values)}")
         return {ours: values[found]}
 
     def write(settings: Settings) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def one_of(theirs: str, ours: str, values: Mapping[Any, Any]) -> Entry:
 
 
 def always(**settings: Any) -> Entry:
-    """What every model of the family has; no field of theirs says so."""
+    """Settings that every model of the family has, without a field in its config."""
     return Entry((), tuple(settings), lambda config: dict(settings), lambda _: {})
 
 
@@ -125,7 +126,7 @@ def only(reason: str, **values: Any) -> Entry:
 
 
 def unread(*names: str) -> Entry:
-    """Fields of theirs that have no part in what the model computes. They are kept as provenance."""
+    """Fields of theirs that do not affect what the model computes. They are kept in `config.origin`."""
     return Entry(names, (), lambda config: {}, lambda _: {})
 
 
@@ -170,10 +171,10 @@ def nested(stack: str, *entries: Entry) -> Entry:
 
 
 def refuse_unknown(config: Any, entries: Iterable[Entry]) -> None:
-    """Check that entries understand all fields of a config of theirs.
+    """Check that all fields of a config of theirs have an entry.
 
     Raises:
-        NotExpressible: they do not, and the field has a value.
+        NotExpressible: if a field with a value has none.
     """
     understood = {name for entry in entries for name in entry.theirs}
     declared = {each.name for each in dataclasses.fields(type(config))}
@@ -181,10 +182,10 @@ def refuse_unknown(config: Any, entries: Iterable[Entry]) -> None:
         if name in understood or value is None:
             continue
         if name in SHARED and value != SHARED[name]:
-            way_out = f"code of all models reads it: make it {SHARED[name]!r} if it means nothing"
-            raise NotExpressible(name, value, f"a {config.model_type} has no such field, and {way_out}")
+            way_out = f"but code that all models share reads it; set it to {SHARED[name]!r} if it has no meaning"
+            raise NotExpressible(name, value, f"a {config.model_type} has no such field, {way_out}")
         if name in declared and name not in SHARED:
-            raise NotExpressible(name, value, "this version of hf_tx does not know the field")
+            raise NotExpressible(name, value, "this version of hf_tx does not know this field")
         if name == "quantization_config":
             raise NotExpressible(name, value, "load the model dequantized, and pass it as source")
 
@@ -201,12 +202,12 @@ COMMON = (
     unread("_name_or_path"),
     unread("dtype"),
     unread("is_encoder_decoder"),
-    unread("output_attentions"),  # which a config says together with a backend
+    unread("output_attentions"),  # which a config contains together with a backend
     unread("return_dict"),
-    unread("chunk_size_feed_forward"),  # splits a product along the positions, each of which is on its own
+    unread("chunk_size_feed_forward"),  # splits a product along the positions, which are independent
 )
 
-#: Fields that code shared by all models of the library reads from any config, with the value at which they do nothing.
+#: Fields that code shared by all models of transformers reads from any config, with the value that has no effect.
 SHARED = {
     "is_causal": True,
     "sliding_window": None,

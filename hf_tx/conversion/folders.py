@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Whole checkpoints: the model, its tokenizer, its generation config and a card that says where it comes from."""
+"""Converts whole checkpoints: the model, its tokenizer, its generation config and a model card."""
 
 import json
 import re
@@ -29,8 +29,8 @@ _CARD = """---
 
 # {title}
 
-The weights come from `{source}` ({architecture}), converted by hf_tx {version}. They are the same numbers, and the
-model computes the same{changes}.
+This model was converted from `{source}` ({architecture}) by hf_tx {version}. The weights are the same, and the model
+computes the same{changes}.
 
     {usage}
 """
@@ -53,27 +53,27 @@ def convert_checkpoint(
 
     Args:
         source: a folder, or a name on the Hub.
-        target: the folder to write; it must not exist, or be empty. It is there when all of it is.
-        back: from hf_tx to the library.
+        target: the folder to write, which must be new or empty. It is only created if the conversion succeeds.
+        back: convert from hf_tx to transformers.
         model_type: with `back`, see [`to_hf`].
-        dtype: of the weights. Default: the source's.
+        dtype: dtype of the weights. Default: that of the source.
         architecture: see [`from_hf`].
         mixers: see [`from_hf`].
         config_changes: see [`from_hf`].
-        context: the length of texts that the model is to read, see [`extend_context`]; the tokenizer then cuts no text
-            before that.
+        context: extend the context to this length, see [`extend_context`]; the `model_max_length` of the tokenizer is
+            then at least as large.
         context_method: the `method` of [`extend_context`].
 
     Returns:
         The converted model.
 
     Raises:
-        ValueError: the target has something in it, options that have no meaning in this direction, a file that is
-            broken, or a tokenizer or a card that does not load; and see [`from_hf`], [`to_hf`] and [`extend_context`].
+        ValueError: if the target is not empty, an option has no meaning in this direction, a file is broken, or the
+            tokenizer or the card does not load; and see [`from_hf`], [`to_hf`] and [`extend_context`].
     """
     target = Path(target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ValueError(f"{target}: is there already; name a folder that is new or empty.")
+        raise ValueError(f"{target} already exists and is not empty: choose a new or empty folder.")
     changed = {
         "mixers": mixers,
         "config_changes": config_changes or None,
@@ -82,13 +82,19 @@ def convert_checkpoint(
     }
     changed = {name: value for name, value in changed.items() if value is not None}
     if back and changed:
-        raise ValueError(f"{', '.join(changed)}: changes of a model of hf_tx, and not for the way back.")
+        raise ValueError(f"{', '.join(changed)}: cannot be used when converting to transformers (back, --to-hf).")
     if back and architecture is not None:
-        raise ValueError(f"architecture = {architecture!r}: is for the way in; a checkpoint of hf_tx says what it is.")
+        raise ValueError(
+            f"architecture = {architecture!r}: cannot be used when converting to transformers (back, --to-hf)."
+        )
     if model_type is not None and not back:
-        raise ValueError(f"model_type = {model_type!r}: is for the way back; the source says what it is.")
+        raise ValueError(
+            f"model_type = {model_type!r}: can only be used when converting to transformers (back, --to-hf)."
+        )
     if context_method is not None and context is None:
-        raise ValueError(f"context_method = {context_method!r}: needs context, the length of the texts.")
+        raise ValueError(
+            f"context_method = {context_method!r}: can only be used together with context, the new length."
+        )
     check_files(source)
     tokenizer, (said, card_of_source) = _tokenizer(source), _card_of(source)
     if back:
@@ -112,7 +118,7 @@ def convert_checkpoint(
             title=target.name,
             architecture=(getattr(model.config, "origin", None) or {}).get("architecture", type(model).__name__),
             version=__version__,
-            changes=f", except for what was changed: `{changed}`" if changed else "",
+            changes=f", except for these changes: `{changed}`" if changed else "",
             usage=usage,
         )
         _copy_sentence_modules(source, new)
@@ -121,11 +127,11 @@ def convert_checkpoint(
 
 
 def _card_of(source: str | Path) -> tuple[dict[str, Any], str]:
-    """Return what the card of the source says that is true of the converted model as well, and its text, as a part of
-    another card.
+    """Return the metadata in the card of the source that also applies to the converted model, and its text, as a
+    section of the new card.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: if it cannot be read.
     """
     path = _find(source, "README.md")
     said, text = {}, ""
@@ -137,26 +143,26 @@ def _card_of(source: str | Path) -> tuple[dict[str, Any], str]:
             ).strip()
         except (ValueError, YAMLError) as error:
             raise ValueError(f"{source}: README.md cannot be read: {error}") from error
-    if not Path(source).exists():  # the Hub takes no paths there
+    if not Path(source).exists():  # the Hub does not accept a path
         said["base_model"] = str(source)
-    return said, f"\n## What the card of `{source}` says\n\n{text}\n" if text else ""
+    return said, f"\n## Model card of `{source}`\n\n{text}\n" if text else ""
 
 
 def _load_ours(source: str | Path, dtype: str | None) -> Any:
     with loading("source", source):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if not config.model_type.startswith("hf_tx"):
-        raise ValueError(f"{source}: is a {config.model_type}, which is no model of hf_tx.")
+        raise ValueError(f"{source} is a {config.model_type}, not a model of hf_tx.")
     if not config.architectures:
-        raise ValueError(f"{source}: config.json names no architectures.")
+        raise ValueError(f"{source}: config.json has no architectures; add the name of the class.")
     cls = class_named(config.architectures[0])
     with loading("source", source):
         model, info = cls.from_pretrained(
             source, dtype=dtype or "auto", use_safetensors=True, output_loading_info=True
         )
-    for keys, what in (("missing_keys", "lacks weights"), ("unexpected_keys", "holds tensors that have no place")):
+    for keys, what in (("missing_keys", "lacks weights"), ("unexpected_keys", "has weights that are not used")):
         if info[keys]:
-            raise ValueError(f"{source}: {what}, such as {min(info[keys])}: it is no whole {cls.__name__}.")
+            raise ValueError(f"{source} {what}, such as {min(info[keys])}: it is not a complete {cls.__name__}.")
     return model
 
 
@@ -164,14 +170,14 @@ def _tokenizer(source: str | Path) -> Any:
     """Return the tokenizer, or None if there is none.
 
     Raises:
-        ValueError: it does not load.
+        ValueError: if it cannot be loaded.
     """
     if all(_find(source, name) is None for name in _TOKENIZER_FILES):
         return None
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # of many kinds: its files, its code, a package that it needs
-        raise ValueError(f"{source}: its tokenizer does not load: {error}") from error
+        raise ValueError(f"{source}: the tokenizer cannot be loaded: {error}") from error
 
 
 def _find(source: str | Path, name: str) -> str | None:
@@ -181,21 +187,22 @@ def _find(source: str | Path, name: str) -> str | None:
 
 
 def _copy_sentence_modules(source: str | Path, target: Path) -> None:
-    """Copy what makes a checkpoint one of sentence-transformers: the list of modules, and those after the model."""
+    """Copy the files of sentence-transformers, if there are any: the list of modules, and the modules after the
+    model."""
     modules = _find(source, "modules.json")
     if modules is None:
         return
     after = [Path(module["path"]) for module in json.loads(Path(modules).read_text("utf-8")) if module["path"]]
     for path in after:
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"{source}: modules.json names {path}, which is not in the checkpoint.")
+            raise ValueError(f"{source}: modules.json names {path}, which is outside of the checkpoint.")
         weights, pickled = (
             _find(source, (path / name).as_posix()) for name in ("model.safetensors", "pytorch_model.bin")
         )
         if weights is None and pickled is not None:
             raise ValueError(
-                f"{source}: {path} holds a pickle, which can run code when it is read; save the checkpoint anew with "
-                "sentence-transformers, which writes safetensors."
+                f"{source}: {path} contains a pickle, which can run code when it is loaded; save the checkpoint "
+                "again with sentence-transformers, which writes safetensors."
             )
         check_files(Path(source, path))
     names = [Path(name) for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")]

@@ -53,9 +53,9 @@ GPT2 = Family(
                 "scale_attn_by_inverse_layer_idx": bool(settings["per_layer_config"]),
             },
         ),
-        only("the layers of a decoder attend to no encoder", add_cross_attention=False),
+        only("the layers of a decoder have no cross-attention", add_cross_attention=False),
         unread("reorder_and_upcast_attn"),  # the precision of the scores in half precision
-        unread("summary_type", "summary_use_proj", "summary_activation"),  # of a class that is refused
+        unread("summary_type", "summary_use_proj", "summary_activation"),  # of a class that is not converted
         unread("summary_proj_to_labels", "summary_first_dropout"),
         always(position_type="learned", **LAYER_NORM),
     ),

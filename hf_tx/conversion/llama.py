@@ -40,7 +40,9 @@ def _read_rotated_size(config: Any) -> dict[str, Any]:
     size = config.hidden_size // config.num_attention_heads
     given = getattr(config, "head_dim", None) or size
     if given != size:
-        raise NotExpressible("head_dim", given, f"its rotation reads this, and its heads have {size} features")
+        raise NotExpressible(
+            "head_dim", given, f"its rotary positions use this value, but its heads have {size} features"
+        )
     return {"head_dim": size}
 
 
@@ -60,13 +62,13 @@ def rope(partial: bool = False) -> Entry:
         parameters = _known(config.rope_parameters)
         kinds = set(getattr(config, "layer_types", None) or ())
         nested = {name: _known(own) for name, own in config.rope_parameters.items() if isinstance(own, dict)}
-        for own in nested.values():  # of which yarn reads this beside them
+        for own in nested.values():  # yarn also uses this field
             own.pop("truncate", None)
             own |= {"truncate": parameters["truncate"]} if "truncate" in parameters else {}
         for own in nested.values() or [parameters]:
             share = own.get("partial_rotary_factor", 1.0)
             if not partial and share != 1.0 and own.get("rope_type") != "proportional":
-                reason = f"the rotation of a {config.model_type} does not read the factor"
+                reason = f"a {config.model_type} does not use partial_rotary_factor"
                 raise NotExpressible("rope_parameters", config.rope_parameters, reason)
         return {name: own for name, own in nested.items() if name in kinds} or parameters
 
@@ -119,7 +121,7 @@ _MIXERS = {"full_attention": "full", "sliding_attention": "sliding"}
 def _read_layer_types(config: Any) -> dict[str, Any]:
     unknown = [kind for kind in config.layer_types if kind not in _MIXERS]
     if unknown:
-        raise NotExpressible("layer_types", config.layer_types, f"known are {', '.join(_MIXERS)}")
+        raise NotExpressible("layer_types", config.layer_types, f"known values are {', '.join(_MIXERS)}")
     mixers = [_MIXERS[kind] for kind in config.layer_types]
     return {"mixers": mixers, "sliding_window": config.sliding_window if "sliding" in mixers else None}
 
@@ -128,7 +130,7 @@ def _write_layer_types(settings: Settings) -> dict[str, Any]:
     kinds = {mixer: kind for kind, mixer in _MIXERS.items()}
     for mixer in settings["mixers"]:
         if mixer not in kinds:
-            raise NotExpressible("mixers", settings["mixers"], f"known are {', '.join(kinds)}")
+            raise NotExpressible("mixers", settings["mixers"], f"known values are {', '.join(kinds)}")
     window = settings["sliding_window"]
     written = {"layer_types": [kinds[mixer] for mixer in settings["mixers"]]}
     return written | ({"sliding_window": window, "use_sliding_window": True} if window is not None else {})

@@ -12,7 +12,7 @@ def _read_vocabularies(config: Any) -> dict[str, Any]:
     sizes = config.vocab_size, config.decoder_vocab_size
     shared, tied = config.share_encoder_decoder_embeddings, config.tie_word_embeddings
     if shared and sizes[0] != sizes[1]:
-        reason = f"the stacks share embeddings, and vocab_size = {sizes[0]}"
+        reason = f"the stacks share embeddings, so it must equal vocab_size = {sizes[0]}"
         raise NotExpressible("decoder_vocab_size", sizes[1], reason)
     return {
         "encoder.vocab_size": sizes[0],

@@ -20,7 +20,7 @@ def _write_window(settings: Settings) -> dict[str, Any]:
 
 def _read_activation(config: Any) -> dict[str, Any]:
     if config.classifier_activation != config.hidden_activation:
-        reason = f"a head has the activation of the layers, hidden_activation = {config.hidden_activation!r}"
+        reason = f"the heads use the activation of the layers, hidden_activation = {config.hidden_activation!r}"
         raise NotExpressible("classifier_activation", config.classifier_activation, reason)
     return {"hidden_act": config.hidden_activation}
 
@@ -48,7 +48,7 @@ MODERNBERT = Family(
         rope(),
         one_of("classifier_pooling", "classifier_pooling", _POOLINGS),
         same("embedding_dropout"),
-        only("what has no label has -100", sparse_pred_ignore_index=-100),
+        only("tokens without a label must have -100", sparse_pred_ignore_index=-100),
         unread("sparse_prediction"),  # whether logits without a label are left out
         unread("initializer_cutoff_factor", "deterministic_flash_attn", "cls_token_id", "sep_token_id"),
         derived("per_layer_config", lambda config: {"0": {"mixer_norm": False}}),

@@ -13,7 +13,7 @@ from .weights import layers, rule
 def _read_padding(config: Any) -> dict[str, Any]:
     if config.pad_token_id != 1:
         raise NotExpressible(
-            "pad_token_id", config.pad_token_id, "its code leaves token 1 out when it counts positions"
+            "pad_token_id", config.pad_token_id, "its code counts positions as if pad_token_id were 1"
         )
     return {"pad_token_id": 1}
 
@@ -26,7 +26,7 @@ MPNET = Family(
         Entry(("pad_token_id",), ("pad_token_id",), _read_padding, lambda settings: {"pad_token_id": 1}),
         POSITIONS,
         GELU,
-        only("its code counts 32 buckets", relative_attention_num_buckets=32),
+        only("its code always uses 32 buckets", relative_attention_num_buckets=32),
         always(position_type="learned_relative", type_vocab_size=0, add_pooling_layer=True, **BLOCKS),
     ),
     weights=(

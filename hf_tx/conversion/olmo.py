@@ -21,7 +21,7 @@ OLMO = Family(
     kind=DECODER,
     fields=(
         *_FIELDS,
-        only("queries, keys and values are not clipped", clip_qkv=None),
+        only("hf_tx does not clip queries, keys and values", clip_qkv=None),
         always(norm_type="layernorm", norm_affine=False, norm_bias=False, norm_eps=1e-5),
     ),
     weights=weights(_LAYER),

@@ -47,7 +47,7 @@ PHI3 = Family(
         ONE_WINDOW,
         renamed(resid_pdrop="hidden_dropout"),
         always(embedding_dropout=0.0),
-        # The first is read by no model; the second also stands in the parameters of the rope that needs it.
+        # No model uses the first; the second is also in the parameters of the rope type that needs it.
         unread("embd_pdrop", "original_max_position_embeddings"),
     ),
     weights=(

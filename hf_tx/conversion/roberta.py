@@ -12,7 +12,7 @@ from .weights import rule
 def offset_of(config: Any) -> int:
     """Return where positions begin that begin after the padding token's index."""
     if config.pad_token_id is None:
-        raise NotExpressible("pad_token_id", None, "positions begin after it")
+        raise NotExpressible("pad_token_id", None, "its positions begin after pad_token_id, which must be an integer")
     return config.pad_token_id + 1
 
 
@@ -29,7 +29,7 @@ POSITIONS = Entry(
 )
 
 
-GELU = only("its head for masked tokens has gelu", hidden_act="gelu")
+GELU = only("its head for masked tokens always uses gelu", hidden_act="gelu")
 
 
 def heads(name: str, prefix: str = "roberta") -> tuple[Head, ...]:

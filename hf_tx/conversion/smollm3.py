@@ -11,7 +11,7 @@ from .llama import ATTENTION_BIAS, HEADS, LAYER, LLAMA_FIELDS, layer_types, rope
 def _read_layers(config: Any) -> dict[str, Any]:
     layers = config.no_rope_layers[: config.num_hidden_layers]
     if not any(layers):
-        raise NotExpressible("no_rope_layers", config.no_rope_layers, "some layer must have positions")
+        raise NotExpressible("no_rope_layers", config.no_rope_layers, "at least one layer must have positions")
     without = {str(idx): {"position_type": "none"} for idx, turns in enumerate(layers) if not turns}
     return {"per_layer_config": without} if without else {}
 

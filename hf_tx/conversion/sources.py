@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Where weights come from: a model in memory, or files, of which nothing is read before its turn."""
+"""The sources of a conversion: a model in memory, or files whose tensors are read one at a time."""
 
 import copy as copies
 import threading
@@ -57,61 +57,61 @@ class Source:
 
 
 def of_checkpoint(source: Any, architecture: str | None, dtype: Any, hub: dict[str, Any]) -> Iterator[Source]:
-    """Yield a checkpoint as files, which suffices where their tensors have the names of the weight table, and then as
-    the library loads it, which knows what older versions of it wrote.
+    """Yield a checkpoint as files, which works if their tensors have the names of the weight table, and then as loaded
+    by transformers, which also loads checkpoints of its older versions.
 
     Args:
         source: a folder, or a name on the Hub.
         architecture: name of the class. Default: the one that the config names.
-        dtype: of the weights that the library loads. Default: as they are stored.
+        dtype: of the weights that transformers loads. Default: as they are stored.
         hub: where on the Hub, as keywords.
 
     Raises:
-        NotExpressible: the config says what hf_tx cannot compute; nothing of the weights has been read.
-        ValueError: it is no checkpoint, or one of adapters, or of hf_tx.
-        OSError: there are no weights, or only pickles.
+        NotExpressible: if hf_tx cannot compute what the config defines; weights have not been read yet.
+        ValueError: if it is not a checkpoint, or one of adapters, or of hf_tx.
+        OSError: if there are no weights, or only pickles.
     """
     if not isinstance(source, str | Path):
         way_out = _way_out("source", source)
         raise ValueError(
-            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name"
+            f"source is a {type(source).__name__}: it must be a model of transformers, a folder or a name on the Hub"
             f"{way_out and f'; {way_out}'}."
         )
     with loading("source", source):
         hub["revision"] = resolve_revision(source, **hub)
     if find_adapter_config_file(str(source), **hub) is not None:
         raise ValueError(
-            f"{source}: holds adapters; merge them (merge_and_unload of peft), and pass the model as source."
+            f"{source} contains adapters: merge them with merge_and_unload of peft, and pass the model as source."
         )
     with loading("source", source):
         stored, _ = PreTrainedConfig.get_config_dict(source, **hub)
-    if "model_type" in stored:  # before the library asks whether to run the code of a family that it does not know
+    if "model_type" in stored:  # before transformers asks whether to run the code of an unknown model type
         family_named(stored["model_type"], "text_config" in stored)
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub)
     family = family_of(config)
     name = architecture or next(iter(config.architectures or ()), None)
     if name is None:
         known = ", ".join(each.theirs for each in family.heads)
-        raise ValueError(f"{source}: config.json names no architectures: name one of these as architecture: {known}.")
+        raise ValueError(f"{source}: config.json has no architectures: pass one of these as architecture: {known}.")
     family = family.for_class(name)
     head = family.head_of(name)
-    family.build(family.read(config) | head.settings)  # refuses before weights are loaded
+    family.build(family.read(config) | head.settings)  # raises before weights are loaded
     cls = getattr(transformers, head.theirs)
     if getattr(config, "transformers_weights", None) is None:
         files = find_weights(str(source), hub)
         if files is None:
             raise OSError(
-                f"{source}: holds no weights in safetensors, and pickles (pytorch_model.bin) can run code when they "
-                "are read: load it with transformers if you trust it, and pass the model as source, or save it anew."
+                f"{source} has no weights in safetensors, and pickles (pytorch_model.bin) can run code when they are "
+                "loaded. If you trust it, load it with transformers, and pass the model as source."
             )
         if config.dtype is not None:
             yield of_files(str(source), files, config, cls, _output_weight(head), hub)
     try:
         options: dict[str, Any] = dict(dtype=dtype or "auto", use_safetensors=True, output_loading_info=True)
-        with without_warnings():  # what is missing is an error, and what is left over is told
+        with without_warnings():  # missing and unexpected weights are handled by the caller
             model, info = cls.from_pretrained(source, key_mapping=UNWRAPPING, **options, **hub)
     except (OSError, RuntimeError) as error:
-        raise OSError(f"{source}: its weights do not load: {error}") from error
+        raise OSError(f"{source}: the weights cannot be loaded: {error}") from error
     yield of_model(model, loaded=True, missing=info["missing_keys"], unread=info["unexpected_keys"])
 
 
@@ -130,16 +130,18 @@ def of_model(
 
     Args:
         model: the model.
-        loaded: it comes from a folder or the Hub, which say nothing of a backend.
-        missing: what its checkpoint does not hold, and what was drawn at random therefore.
-        unread: what its checkpoint holds, and the model does not.
+        loaded: it was loaded from a folder or the Hub, which do not define a backend.
+        missing: weights that its checkpoint does not have, which were initialized at random.
+        unread: weights of its checkpoint that the model does not have.
 
     Raises:
-        ValueError: it has no weights, or adapters beside them.
+        ValueError: if it has no weights, or has adapters.
     """
     state = {name: tensor for name, tensor in unwrap_names(model.state_dict()).items() if name not in missing}
     if any(tensor.is_meta for tensor in state.values()):
-        raise ValueError("source has no weights: it is on the meta device, or offloaded.")
+        raise ValueError(
+            "source has no weights in memory, because it is on the meta device or offloaded: load it to a device."
+        )
     refuse_adapters("source", state)
     dtypes = dtypes_of(state)
     output = model.get_output_embeddings()
@@ -160,13 +162,15 @@ def of_model(
 
 
 def refuse_adapters(what: str, names: Iterable[str]) -> None:
-    """Check that the weights with these names are those of a model alone.
+    """Check that a model with weights of these names has no adapters.
 
     Raises:
-        ValueError: some are of adapters in it.
+        ValueError: if it has.
     """
     if any(".base_layer." in name for name in names):
-        raise ValueError(f"{what} has adapters in its layers: merge them first (merge_and_unload of its PeftModel).")
+        raise ValueError(
+            f"{what} has adapters in its layers: merge them first with merge_and_unload of the PeftModel."
+        )
 
 
 def dtypes_of(state: Mapping[str, torch.Tensor]) -> list[str]:
@@ -178,22 +182,22 @@ def require_ours(model: Any) -> None:
     """Check that a model is one of hf_tx.
 
     Raises:
-        ValueError: it is none, with the way to one.
+        ValueError: if it is not, with what to do.
     """
     if isinstance(model, TxPreTrainedModel):
         return
-    way_out = _way_out("model", model) or "see hf_tx.from_hf"
+    way_out = _way_out("model", model) or "convert it with hf_tx.from_hf"
     if isinstance(model, PreTrainedModel) and model.config.model_type.startswith("hf_tx"):
-        way_out = "it runs the code of its checkpoint; load it with hf_tx imported and without trust_remote_code"
-    raise ValueError(f"model is a {type(model).__name__}, which is no model of hf_tx: {way_out}.")
+        way_out = "it was loaded with trust_remote_code; import hf_tx, and load it without trust_remote_code"
+    raise ValueError(f"model is a {type(model).__name__}, not a model of hf_tx: {way_out}.")
 
 
 def _way_out(what: str, model: Any) -> str:
-    """Return how to get at the model that something holds, if it holds one."""
+    """Return how to get the model inside of a wrapper, if it is one."""
     for name in ("_orig_mod", "module"):  # of torch.compile and DataParallel
         if isinstance(getattr(model, name, None), PreTrainedModel):
-            return f"pass the model in it, {what}.{name}"
-    return "merge its adapters first (merge_and_unload)" if hasattr(model, "merge_and_unload") else ""
+            return f"pass the model inside, {what}.{name}"
+    return "merge its adapters first, with merge_and_unload" if hasattr(model, "merge_and_unload") else ""
 
 
 def of_files(
@@ -210,7 +214,7 @@ def of_files(
         hub: where on the Hub, as keywords.
 
     Raises:
-        OSError: a file that is not whole.
+        OSError: if a file is incomplete.
     """
     state: dict[str, Any] = {}
     for file in files:
@@ -218,13 +222,13 @@ def of_files(
             mapped = safe_open(file, framework="pt", backend="mmap")
             read = safe_open(file, framework="pt", backend="pread")
         except SafetensorError as error:
-            raise OSError(f"{file}: is no whole file of weights: {error}.") from error
+            raise OSError(f"{file} is not a complete safetensors file: {error}. Download or save it again.") from error
         state |= {key: StoredTensor(mapped, read, key) for key in mapped.keys()}  # noqa: SIM118
     state = unwrap_names(state)
     ties = dict(cls._tied_weights_keys or {}) if config.tie_word_embeddings else {}
     for one, other in ties.items():
         there = [key for key in (one, other) if key in state]
-        # Most files hold a weight of two names once. Where both are there, the library ties what is equal.
+        # Most files store a weight with two names once. If both are stored, transformers ties them if they are equal.
         if len(there) == 1 or (there and torch.equal(state[one][...], state[other][...])):
             state[one] = state[other] = state[there[-1]]
     return Source(
@@ -238,7 +242,7 @@ def of_files(
 
 
 class StoredTensor:
-    """A tensor in a file; `[...]` is a view of the file, as the library's loading asks for it.
+    """A tensor in a file; `[...]` is a view of the file, as transformers uses it when it loads.
 
     Args:
         mapped: the file, mapped into memory.
@@ -258,7 +262,8 @@ class StoredTensor:
         return torch.Size(self.mapped.get_slice(self.name).get_shape())
 
     def read(self) -> torch.Tensor:
-        """Return it in memory of its own: the pages of a mapped file would stay beside what is made of them."""
+        """Return a copy in memory: the pages of a mapped file would stay in memory together with what is made of
+        them."""
         return self.file.get_tensor(self.name)
 
 
@@ -272,7 +277,7 @@ class Parts:
     def __init__(self, make: Callable[[], list[torch.Tensor]]) -> None:
         self._make: Callable[[], list[torch.Tensor]] | None = make
         self._made: dict[int, torch.Tensor] = {}
-        self._lock = threading.Lock()  # the library loads in several threads
+        self._lock = threading.Lock()  # transformers loads in several threads
 
     def take(self, index: int) -> torch.Tensor:
         """Hand out one of them."""
@@ -284,7 +289,7 @@ class Parts:
 
 
 class Part:
-    """One of ours, with the only operation by which the library's loading asks for a tensor."""
+    """A tensor of hf_tx, with the only operation that transformers uses on a tensor when it loads."""
 
     def __init__(self, parts: Parts, index: int) -> None:
         self.parts, self.index = parts, index
@@ -305,5 +310,5 @@ def find_weights(name: str, hub: dict[str, Any]) -> list[str] | None:
 def _generation_config(name: str, hub: dict[str, Any]) -> GenerationConfig:
     try:
         return GenerationConfig.from_pretrained(name, **hub)
-    except OSError:  # as the library does: config.json of old checkpoints says it
+    except OSError:  # like transformers: old checkpoints have it in config.json
         return GenerationConfig.from_pretrained(name, "config.json", _from_model_config=True, **hub)

@@ -37,13 +37,13 @@ FIELDS = (
         num_decoder_layers="decoder.num_hidden_layers",
         decoder_start_token_id="decoder_start_token_id",
     ),
-    only("it is not one stack, but two", is_decoder=False),
+    only("it has an encoder and a decoder, and cannot be a decoder alone", is_decoder=False),
     renamed(classifier_dropout="decoder.classifier_dropout"),
     always(classifier_transform=True),
     unread("initializer_factor", "initializer_range"),
 )
 
-# The original T5 scales the states before its head; mT5 and v1.1 do not, and UMT5 as it is told.
+# The original T5 scales the states before its head; mT5 and v1.1 do not, and for UMT5 the config decides.
 SCALE = computed(
     "scale_decoder_outputs",
     "decoder.logit_scale",
@@ -103,7 +103,7 @@ def family(model_type: str, name: str, *fields: Entry, per_layer: bool = False) 
     """Return a family of this build.
 
     Args:
-        model_type: its name in the library.
+        model_type: its name in transformers.
         name: what the names of its classes begin with.
         *fields: what its config says besides.
         per_layer: whether every layer has position biases of its own.

@@ -20,7 +20,9 @@ STACK = (
 def _read_tokens(config: Any) -> dict[str, Any]:
     pad = config.decoder.pad_token_id
     if pad != config.pad_token_id:
-        raise NotExpressible("decoder.pad_token_id", pad, f"there is one, pad_token_id = {config.pad_token_id}")
+        raise NotExpressible(
+            "decoder.pad_token_id", pad, f"both stacks must have the same one, pad_token_id = {config.pad_token_id}"
+        )
     return {"pad_token_id": pad, "decoder_start_token_id": config.decoder.bos_token_id}
 
 
@@ -38,9 +40,9 @@ FIELDS = (
     several("attention_dropout", "encoder.attention_dropout", "decoder.attention_dropout"),
     Entry(("decoder",), ("pad_token_id", "decoder_start_token_id"), _read_tokens, _write_tokens),
     always(share_embeddings=False),
-    only("its encoder alone is not converted", is_encoder_decoder=True),
+    only("an encoder without its decoder is not converted", is_encoder_decoder=True),
     unread("vocab_size", "initializer_range"),  # as the stacks say
-    unread("classifier_dropout_rate"),  # of classes that are refused
+    unread("classifier_dropout_rate"),  # of classes that are not converted
 )
 
 
@@ -76,8 +78,9 @@ FAMILIES = (
             ),
         ),
         refused={
-            "T5GemmaForSequenceClassification": "how much of a text its decoder has read depends on the longest one",
-            "T5GemmaForTokenClassification": "it classifies what a decoder reads",
+            "T5GemmaForSequenceClassification": "how much of a text its decoder reads depends on the longest text in "
+            "the batch",
+            "T5GemmaForTokenClassification": "it classifies the tokens that the decoder reads",
         },
     ),
 )

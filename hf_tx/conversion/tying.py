@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""One tensor or two: the embeddings of a language model and its head."""
+"""Ties and unties the embeddings and the head of a language model."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from .sources import require_ours
 
 def tie_embeddings(model: Any) -> Any:
     """Let the head of a language model use the weights of the embeddings (Press and Wolf, 2017,
-    https://huggingface.co/papers/1608.05859), in place. What the head had of its own is gone; its bias stays. Nothing
-    happens to a model that is tied already.
+    https://huggingface.co/papers/1608.05859), in place. The weights of the head are discarded; its bias is kept. A
+    model that is already tied does not change.
 
-    The model has one parameter less: make optimizers after this. The config says it (`tie_word_embeddings`), so that
-    the model is saved and loaded like that.
+    The model has one parameter less, so create optimizers afterwards. `config.tie_word_embeddings` is set, so that the
+    model is saved and loaded in this way.
 
     Args:
         model: a language model of hf_tx; of an encoder-decoder, the head is tied to the decoder's embeddings.
@@ -23,7 +23,7 @@ def tie_embeddings(model: Any) -> Any:
         The model.
 
     Raises:
-        ValueError: the model has no such head, or head and embeddings differ in shape.
+        ValueError: if the model has no such head, or if head and embeddings have different shapes.
 
     Example:
 
@@ -44,8 +44,8 @@ def tie_embeddings(model: Any) -> Any:
     head, embeddings = _head_and_embeddings(model)
     if head.weight.shape != embeddings.weight.shape:
         raise ValueError(
-            f"the head has weights of shape {tuple(head.weight.shape)}, and the embeddings of "
-            f"{tuple(embeddings.weight.shape)}: only equal shapes can be tied."
+            f"the weights of the head have the shape {tuple(head.weight.shape)} and those of the embeddings "
+            f"{tuple(embeddings.weight.shape)}: only weights of the same shape can be tied."
         )
     _say(model, True)
     model.tie_weights()
@@ -53,11 +53,11 @@ def tie_embeddings(model: Any) -> Any:
 
 
 def untie_embeddings(model: Any) -> Any:
-    """Give the head of a language model weights of its own, in place: a copy of those of the embeddings, so that the
-    model computes the same until it is trained. Nothing happens to a model that is not tied.
+    """Give the head of a language model its own weights, in place: a copy of those of the embeddings, so that the
+    model computes the same until it is trained. A model that is not tied does not change.
 
-    The model has one parameter more, which no optimizer made before this knows. The config says it
-    (`tie_word_embeddings`), so that the model is saved and loaded like that.
+    The model has one parameter more, so create optimizers afterwards. `config.tie_word_embeddings` is set, so that the
+    model is saved and loaded in this way.
 
     Args:
         model: a language model of hf_tx.
@@ -66,7 +66,7 @@ def untie_embeddings(model: Any) -> Any:
         The model.
 
     Raises:
-        ValueError: the model has no such head.
+        ValueError: if the model has no such head.
     """
     head, embeddings = _head_and_embeddings(model)
     if head.weight is embeddings.weight:
@@ -81,14 +81,14 @@ def _head_and_embeddings(model: Any) -> tuple[Any, Any]:
     head = model.get_output_embeddings()
     if head is None:
         raise ValueError(
-            f"{type(model).__name__} has no head over the vocabulary that could be tied to its embeddings."
+            f"{type(model).__name__} has no head that could be tied to its embeddings; use a language model."
         )
     stack = model.get_decoder() if model.config.is_encoder_decoder else model.base_model
     return head, stack.embed_tokens
 
 
 def _say(model: Any, tied: bool) -> None:
-    """Write into the config, and into what the library has derived of it, whether the head is tied."""
+    """Store whether the head is tied in the config, and in what transformers derived from it."""
     model.config.tie_word_embeddings = tied
     if model.config.is_encoder_decoder:
         model.config.decoder.tie_word_embeddings = tied

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Encoders as the start of models that write: of a decoder, and of both sides of an encoder-decoder."""
+"""Creates decoders and encoder-decoders from the weights of encoders."""
 
 from typing import Any
 
@@ -21,28 +21,29 @@ State = dict[str, torch.Tensor]
 def warm_start_decoder(
     encoder: Any, *, config_changes: dict[str, Any] | None = None, output_loading_info: bool = False
 ) -> Any:
-    """Return a causal language model that begins with the weights of an encoder (Rothe et al., 2020,
+    """Create a causal language model with the weights of an encoder (Rothe et al., 2020,
     https://huggingface.co/papers/1907.12461).
 
-    It computes what the encoder computes when nothing after a position is visible: windows reach as far back (a causal
-    one counts its own position, so `sliding_window` grows by one), and of relative positions the buckets before a
-    position stay. The head takes over weights and bias of a masked-LM head; the projection before it (`transform`) has
-    no place, nor have poolers, classifiers, and a head that reads other sizes than the states (ELECTRA, which also
-    needs `tie_word_embeddings=False`). All of that is reported, as in `from_pretrained`.
+    It computes the same as the encoder if nothing after a position is visible. Windows reach as far back (a causal
+    window counts its own position, so `sliding_window` is increased by one), and of relative positions the buckets
+    before a position are kept. The head gets the weights and the bias of a masked language modeling head. Not used are
+    the projection before it (`transform`), poolers, classifiers, and a head whose input is not the hidden size
+    (ELECTRA, which also needs `tie_word_embeddings=False`). They are reported, as in `from_pretrained`.
 
     Args:
-        encoder: an encoder of hf_tx, or what [`from_hf`] makes one of: a model of transformers, a folder, a name.
+        encoder: an encoder of hf_tx, or a source that [`from_hf`] converts to one: a model of transformers, a folder
+            or a name on the Hub.
         config_changes: fields of [`TxDecoderConfig`] to change, such as `mixers`.
-        output_loading_info: return a dict beside the model as well, with `missing_keys` (initialised anew) and
-            `unexpected_keys` (without a place).
+        output_loading_info: also return a dict with `missing_keys` (initialized) and `unexpected_keys` (not used).
 
     Returns:
-        The model, in evaluation mode and with weights of its own. With `output_loading_info`, the dict as well.
+        The model, in evaluation mode, with a copy of the weights. With `output_loading_info`, a tuple of model and
+        dict.
 
     Raises:
-        ValueError: the source is no encoder, a change of a field that does not exist, or a layer whose weights have
-            another shape in one direction (recurrent networks).
-        StrictDataclassError: the config would break a rule of decoders.
+        ValueError: if the source is not an encoder, a changed field does not exist, or the weights of a layer have
+            another shape in a decoder (recurrent networks).
+        StrictDataclassError: if the config is invalid for a decoder.
 
     Example:
 
@@ -133,14 +134,16 @@ def _ours(source: Any, name: str) -> Any:
     """Return a model of hf_tx that has one stack."""
     model = source if isinstance(source, TxPreTrainedModel) else from_hf(source, copy=False)
     if model.config.is_encoder_decoder:
-        raise ValueError(f"{name} is a {type(model).__name__}: pass one of its stacks, such as model.get_encoder().")
+        raise ValueError(
+            f"{name} is a {type(model).__name__}, which has two stacks: pass one of them, such as model.get_encoder()."
+        )
     return model
 
 
 def _encoder(source: Any) -> Any:
     model = _ours(source, "encoder")
     if not isinstance(model.config, TxEncoderConfig):
-        raise ValueError(f"encoder is a {type(model).__name__}: it must be bidirectional, as a TxEncoderModel is.")
+        raise ValueError(f"encoder is a {type(model).__name__}: it must be an encoder, such as a TxEncoderModel.")
     return model
 
 
@@ -177,14 +180,15 @@ def _as_decoder(model: Any) -> tuple[dict[str, Any], State]:
 def _load(cls: Any, config: Any, state: State, source: Any, output_loading_info: bool) -> Any:
     """Return a new model with copies of these weights."""
     shapes = {name: tensor.shape for name, tensor in state.items()}
-    reason = "recurrent networks are others in one direction than in two, and changes may not change sizes"
+    reason = "recurrent networks have other weights in a decoder, and config_changes cannot change sizes"
     empty = empty_model(cls, config)
     require_shapes(empty, shapes, reason)
     tied = empty.get_expanded_tied_weights_keys(all_submodels=True)
     for name, other in tied.items():
         if name in state and not torch.equal(state[name], state[other]):
             raise ValueError(
-                f"{name} and {other} are to be one, and differ in the source: set tie_word_embeddings (head) or "
+                f"{name} and {other} would be tied, but differ in the source: set tie_word_embeddings (of the head) "
+                "or "
                 "share_embeddings (of both stacks) to False in config_changes."
             )
     with without_progress_bars():

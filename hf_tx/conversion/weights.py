@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The language in which a family says which of its weights are which of ours, in both directions.
+"""The table in which a family defines how its weights are converted, in both directions.
 
-A rule names one module (or tensor) of theirs and those of ours that it holds; `*` is the number of a layer. Where they
-have a tensor for each row of ours, `#` is the number of the row. The same rule goes in both directions.
+"Theirs" is transformers, "ours" is hf_tx. A rule names one module (or tensor) of theirs and those of ours that it
+contains; `*` is the number of a layer. If they have a tensor for each row of ours, `#` is the number of the row.
 """
 
 import re
@@ -20,9 +20,9 @@ class Rule:
 
     Attributes:
         theirs: its name.
-        ours: the names of ours, in the order in which their weights stand in it.
+        ours: the names of ours, in the order of their weights in it.
         transposed: it is a Conv1D, whose weight is the transpose of a linear layer's.
-        by_head: the parts stand one after the other for every head, not once.
+        by_head: the parts are stored one after the other for every head.
         row: its tensor has a first dimension of 1 that ours lacks.
     """
 
@@ -52,7 +52,7 @@ class Rule:
 
     @property
     def reorders(self) -> bool:
-        """Whether the elements of ours stand in another order in memory than theirs."""
+        """Whether our elements have another order in memory than theirs."""
         return self.transposed or self.by_head
 
     def to_ours(self, theirs: list[torch.Tensor], shapes: list[torch.Size], heads: int) -> list[torch.Tensor]:
@@ -147,7 +147,7 @@ class Plan:
             made.setdefault(name, Match(each, theirs, [""] * len(each.ours))).ours[index] = key
         for name, match in made.items():
             if "" in match.ours:
-                raise ValueError(f"{name} holds several tensors, of which the model has only {match.ours}.")
+                raise ValueError(f"{name} contains several tensors, of which the model only has {match.ours}.")
         self.matches = list(made.values())
 
     def take(self, match: Match, theirs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -160,7 +160,9 @@ class Plan:
         made = match.rule.to_ours(theirs, shapes, self.heads)
         for key, shape, tensor in zip(match.ours, shapes, made, strict=True):
             if tensor.shape != shape:
-                raise ValueError(f"{match.theirs[0]} gives {key} the shape {tuple(tensor.shape)}, not {tuple(shape)}.")
+                raise ValueError(
+                    f"{match.theirs[0]} has the shape {tuple(tensor.shape)} for {key}, which needs {tuple(shape)}."
+                )
         return made
 
     def to_ours(self, theirs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

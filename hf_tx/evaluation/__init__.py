@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How good a model is: language models by perplexity and bits per byte, the others by the metrics of their task."""
+"""Evaluation: perplexity and bits per byte of language models, and metrics of tasks."""
 
-from .language_models import causal_windows, masked_windows, score_causal_lm, score_targets
+from .language_models import causal_windows, continuation_windows, masked_windows, score_causal_lm, score_targets
 from .loading import load_metric, load_model
 from .results import TextResult, rank
 from .scores import Score
@@ -20,6 +20,7 @@ __all__ = [
     "UnigramModel",
     "causal_windows",
     "classification_metrics",
+    "continuation_windows",
     "evaluate_texts",
     "load_metric",
     "load_model",

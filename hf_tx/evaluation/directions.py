@@ -1,12 +1,12 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What is measured of each kind of model, and which way is better."""
+"""The metrics of each kind of model, and whether a greater value is better."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
-#: The measures of each kind, and whether greater is better.
+#: The metrics of each kind, and whether a greater value is better.
 MEASURES: dict[str, dict[str, bool]] = {
     "language model": {
         "loss": False,
@@ -34,22 +34,22 @@ MEASURES: dict[str, dict[str, bool]] = {
     "seq2seq": {"rouge1": True, "rouge2": True, "rougeL": True, "rougeLsum": True, "bleu": True, "chrf": True},
     "chat": {"answer_perplexity": False, "answer_token_accuracy": True},
 }
-#: Whether greater is better, by the name of a measure.
+#: Whether a greater value is better, by the name of the metric.
 GREATER_IS_BETTER: dict[str, bool] = {name: better for kind in MEASURES.values() for name, better in kind.items()}
 
 
 def greater_is_better(measure: str, given: bool | None = None) -> bool | None:
-    """Return whether a greater value of a measure is better.
+    """Return whether a greater value of a metric is better.
 
     Args:
-        measure: its name, with or without the `eval_` of the library's Trainer.
-        given: what was said of it.
+        measure: name of the metric, with or without the `eval_` of the Trainer.
+        given: the value of `--greater_is_better`.
 
     Returns:
-        What is known of it; of a measure that is not one of ours, `given`.
+        Whether a greater value is better; for unknown metrics, `given`.
 
     Raises:
-        ValueError: `given` is not what is known.
+        ValueError: if `given` is wrong for a known metric.
 
     Example:
 
@@ -62,8 +62,8 @@ def greater_is_better(measure: str, given: bool | None = None) -> bool | None:
     known = GREATER_IS_BETTER.get(measure.removeprefix("eval_"))
     if None not in (known, given) and known != given:
         raise ValueError(
-            f"greater_is_better = {given}, metric_for_best_model = {measure}: a {'greater' if known else 'smaller'} "
-            f"value is better; set greater_is_better = {known}."
+            f"greater_is_better = {given} is wrong for metric_for_best_model = {measure}: a "
+            f"{'greater' if known else 'smaller'} value is better. Set greater_is_better = {known}, or leave it out."
         )
     return given if known is None else known
 
@@ -72,11 +72,11 @@ def ranked(items: Iterable[Item], measure: str, value: Callable[[Item], float]) 
     """Return items from the best to the worst.
 
     Args:
-        items: what was measured.
-        measure: the name of the measure.
-        value: gives the value of an item.
+        items: the items.
+        measure: name of the metric.
+        value: returns the value of an item.
 
     Raises:
-        KeyError: there is no such measure.
+        KeyError: if there is no such metric.
     """
     return sorted(items, key=value, reverse=GREATER_IS_BETTER[measure])

@@ -58,7 +58,10 @@ def score_rows(
         # Summed in double precision, which not all devices have: a text has many tokens.
         nats = nn.functional.cross_entropy(logits, wanted, reduction="none").cpu().double().sum().item()
         if math.isnan(nats):
-            raise ValueError(f"{type(model).__name__} gives NaN: its weights are broken, or too large for their dtype")
+            raise ValueError(
+                f"{type(model).__name__} returns NaN: its weights are broken, or too large for their dtype; load it "
+                "with dtype='float32'"
+            )
         correct = logits.argmax(-1) == wanted
         correct = correct if unknown is None else correct & (wanted != unknown)
         scores.append(Score(nats, wanted.numel(), int(correct.sum())))
@@ -75,16 +78,15 @@ def score_targets(
 
     Args:
         model: a model whose outputs have `logits`.
-        batches: the inputs of the model, and what each of its logits should have predicted. Targets: *Shape:* `(batch,
-            length)`, int64, -100 for none; they are aligned with the logits, so that those of a causal model are
-            shifted already.
+        batches: the inputs of the model, and the target of each of its logits. Targets: *Shape:* `(batch, length)`,
+            int64, -100 for none. They are aligned with the logits: for a causal model they are already shifted.
         description: the label of a progress bar; None for no bar.
 
     Returns:
         The score of all targets.
 
     Raises:
-        ValueError: the model gives NaN.
+        ValueError: if the model returns NaN.
     """
     with evaluating(model):
         bar = tqdm(batches, description, disable=description is None, leave=False)
@@ -96,35 +98,57 @@ def causal_windows(
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Cut a text into windows for a causal model, so that each token is a target exactly once.
 
-    A window moves on by `stride` tokens, and what the windows before it have scored is its context. The last one
-    reaches back as far as it can instead of being short. Every window begins with `bos_token_id`, which is never a
-    target: so the first token of the text is predicted from it alone.
+    A window starts `stride` tokens after the one before it. Tokens that were already scored are its context. The last
+    window is not shorter, but has more context. Every window begins with `bos_token_id`, which is never a target, so
+    the first token of the text is predicted from it alone.
 
     Args:
         token_ids: the text, without special tokens.
         context_length: tokens of a window, bos included.
-        stride: by how many tokens a window moves on. With `context_length - 1` there is no overlap: fastest, but the
-            first tokens of a window have little context.
+        stride: number of tokens between two windows. With `context_length - 1` they do not overlap, which is the
+            fastest, but the first tokens of a window have little context.
         bos_token_id: the first token of every window.
 
     Yields:
         The inputs of the model, and the target of each of them, -100 for none.
 
     Raises:
-        ValueError: the stride is below 1, or so large that it would leave tokens out.
+        ValueError: if the stride is below 1, or so large that tokens would be skipped.
     """
-    room = context_length - 1
-    if not 1 <= stride <= room:
+    free = context_length - 1
+    if not 1 <= stride <= free:
         raise ValueError(
-            f"stride = {stride}: must be at least 1 and at most context_length - 1 = {room}, or tokens are left out."
+            f"stride = {stride}: must be at least 1 and at most context_length - 1 = {free}, or tokens would be "
+            "skipped."
         )
     scored = 0
     while scored < len(token_ids):
-        last = min(len(token_ids), scored + (stride if scored else room))
-        first = max(0, last - room)
+        last = min(len(token_ids), scored + (stride if scored else free))
+        first = max(0, last - free)
         window = list(token_ids[first:last])
         yield [bos_token_id, *window[:-1]], [IGNORE] * (scored - first) + window[scored - first :]
         scored = last
+
+
+def continuation_windows(
+    token_ids: Iterable[int], *, source_length: int, target_length: int, eos_token_id: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Cut a text into continuations, each with the tokens before it, so that each token is a target exactly once.
+
+    Args:
+        token_ids: the text, without special tokens.
+        source_length: the most tokens of a source, `eos_token_id` included.
+        target_length: the most tokens of a target.
+        eos_token_id: ends every source.
+
+    Yields:
+        The source, which is `eos_token_id` alone for the first target, and the target.
+    """
+    tokens = iter(token_ids)
+    source: list[int] = []
+    while target := list(islice(tokens, target_length)):
+        yield [*source, eos_token_id], target
+        source = [*source, *target][1 - source_length :]
 
 
 def masked_windows(
@@ -138,13 +162,13 @@ def masked_windows(
     """Mask each token of a text alone, for pseudo-perplexity (Salazar et al., 2020,
     https://huggingface.co/papers/1910.14659).
 
-    In a text that is longer than the context, a token stands in the middle of its window, so that it is predicted
-    from as much as possible on both sides.
+    In a text that is longer than the context, the masked token is in the middle of its window, so that it has as much
+    context as possible on both sides.
 
     Args:
         token_ids: the text, without special tokens.
         context_length: tokens of a window, special ones included.
-        mask_token_id: stands in place of the token that is predicted.
+        mask_token_id: replaces the token that is predicted.
         begin: special tokens before every window.
         end: special tokens after every window.
 
@@ -152,17 +176,17 @@ def masked_windows(
         The inputs of the model, and the target of each of them, -100 for none. There are as many as tokens.
 
     Raises:
-        ValueError: a window has no room for a token.
+        ValueError: if no token fits into a window.
     """
-    room = context_length - len(begin) - len(end)
-    if room < 1:
+    free = context_length - len(begin) - len(end)
+    if free < 1:
         raise ValueError(
-            f"context_length = {context_length}: a window needs room for {len(begin) + len(end)} special tokens and "
-            "at least one token."
+            f"context_length = {context_length}: must be at least {len(begin) + len(end) + 1}, for "
+            f"{len(begin) + len(end)} special tokens and one token of the text."
         )
     for position, token in enumerate(token_ids):
-        first = max(0, min(position - room // 2, len(token_ids) - room))
-        window = [*begin, *token_ids[first : first + room], *end]
+        first = max(0, min(position - free // 2, len(token_ids) - free))
+        window = [*begin, *token_ids[first : first + free], *end]
         targets = [IGNORE] * len(window)
         at = len(begin) + position - first
         window[at], targets[at] = mask_token_id, token
@@ -186,15 +210,15 @@ def score_causal_lm(
         token_ids: the text, without special tokens.
         context_length: tokens of a window, bos included.
         bos_token_id: the first token of every window, never scored.
-        stride: by how many tokens a window moves on. Default: half a window.
-        batch_size: windows that go through the model together.
+        stride: number of tokens between two windows. Default: half a window.
+        batch_size: number of windows per batch.
         description: the label of a progress bar; None for no bar.
 
     Returns:
         The score of all tokens.
 
     Raises:
-        ValueError: a stride that would leave tokens out.
+        ValueError: if the stride is so large that tokens would be skipped.
     """
     stride = context_length // 2 if stride is None else stride
     windows = causal_windows(token_ids, context_length=context_length, stride=stride, bos_token_id=bos_token_id)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Loading what is evaluated, and what evaluates."""
+"""Loads models and metrics for evaluation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,22 +25,25 @@ from ..common.loading import loading
 AUTO_CLASSES: dict[str, Any] = {
     "causal-lm": AutoModelForCausalLM,
     "masked-lm": AutoModelForMaskedLM,
+    "continuation": AutoModelForSeq2SeqLM,
     "seq2seq-lm": AutoModelForSeq2SeqLM,
     "sequence-classification": AutoModelForSequenceClassification,
 }
-# Tokenizers without a limit say so by a huge number.
+# Tokenizers without a limit have a huge number.
 _NO_LIMIT = 10**9
 _METRICS = Path(__file__).parent / "metrics"
 
 
 @contextmanager
 def of_known_kind(name: str, task: str) -> Iterator[None]:
-    """Say which model is not for the task, where the library lists all kinds that are."""
+    """Name the model that does not support the task, instead of all models that do."""
     try:
         yield
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name!r} is of a kind that has no model for {task}: choose its own task") from error
+            raise ValueError(
+                f"{name!r} has no class for the task {task}: choose a task that the model supports"
+            ) from error
         raise
 
 
@@ -57,8 +60,9 @@ def load_model(
 
     Args:
         name: a folder, or the id of a model on the Hub.
-        task: `causal-lm`, `masked-lm`, `seq2seq-lm` or `sequence-classification`; with `auto_class`, any name.
-        auto_class: the Auto class of the library that gives the model. Default: that of the task.
+        task: `causal-lm`, `masked-lm`, `continuation`, `seq2seq-lm` or `sequence-classification`; with `auto_class`,
+            any name.
+        auto_class: the Auto class that loads the model. Default: that of the task.
         device: where to put the model. Default: a GPU if there is one.
         trust_remote_code: whether to run code that comes with the model.
         options: further arguments of `from_pretrained` of the model, such as `dtype` or `attn_implementation`.
@@ -67,9 +71,9 @@ def load_model(
         The model, in evaluation mode, and the tokenizer.
 
     Raises:
-        ValueError: an unknown task, a model that is not for it, or weights that the checkpoint lacks: they would be
-            drawn at random; or a file that is broken, or a pickle.
-        OSError: there is no such model.
+        ValueError: if the task is unknown, or the model does not support it; if weights are missing in the checkpoint,
+            which would be random; if a file is broken, or a pickle.
+        OSError: if there is no such model.
     """
     if auto_class is None and task not in AUTO_CLASSES:
         raise ValueError(f"task = {task!r}: must be one of {', '.join(AUTO_CLASSES)}")
@@ -83,15 +87,15 @@ def load_model(
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(
-            f"{name!r} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]!r}, which would be "
-            f"random: it was not trained for {task}"
+            f"{name!r} does not have {len(missing)} weights of {type(model).__name__}, such as {missing[0]!r}, which "
+            f"would be random: it was not trained for {task}. Choose another task, or fine-tune it first"
         )
     place = device or torch.accelerator.current_accelerator(check_available=True) or "cpu"
     return model.eval().to(place), tokenizer
 
 
 def longest_input(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the most tokens that a model and its tokenizer allow, or None if neither says so."""
+    """Return the maximum length that model and tokenizer allow, or None if there is no limit."""
     positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     limits = (positions, tokenizer.model_max_length)
     return min((limit for limit in limits if limit and 0 < limit < _NO_LIMIT), default=None)
@@ -110,8 +114,8 @@ def load_metric(name: str) -> Any:
         The `evaluate.EvaluationModule`.
 
     Raises:
-        ValueError: there is no such metric.
-        ImportError: a library that the metric needs is not installed, or hidden by a file of its name.
+        ValueError: if there is no such metric.
+        ImportError: if a library that the metric needs is not installed, or hidden by a file of its name.
 
     Example:
 
@@ -129,7 +133,9 @@ def load_metric(name: str) -> Any:
     import evaluate
 
     if not hasattr(evaluate, "load"):
-        raise ImportError(f"{evaluate.__file__} hides the library `evaluate`: it must not be on sys.path")
+        raise ImportError(
+            f"{evaluate.__file__} hides the library `evaluate`: rename it, or remove its folder from sys.path"
+        )
     known = sorted(folder.name for folder in _METRICS.iterdir() if (folder / f"{folder.name}.py").is_file())
     if name not in known:
         close = get_close_matches(name, known, 1)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Dividing work among processes."""
+"""Divides work among processes."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -24,8 +24,8 @@ def shared(
     Args:
         items: the same in all processes.
         batch_size: how many items are a batch.
-        work: gives the results of a batch.
-        done: is told in every process of each batch that one of them has taken.
+        work: returns the results of a batch.
+        done: called in every process for each batch that one of them has done.
         state: the processes; None for one.
 
     Returns:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What language models made of texts, and which of them did best."""
+"""Results of language models on texts, and their ranking."""
 
 import math
 from collections.abc import Iterable
@@ -9,35 +9,62 @@ from typing import Any, Literal, get_args
 from .directions import ranked
 from .scores import Score
 
-Task = Literal["causal-lm", "masked-lm", "seq2seq-lm"]
+#: How texts are predicted; see `TEXT_TASKS`.
+TextTask = Literal["causal-lm", "masked-lm", "continuation", "seq2seq-lm"]
 Measure = Literal["bits_per_byte", "perplexity"]
 
-# A byte, or the end of what was unknown, without a model.
+
+@dataclass(frozen=True)
+class TextTaskKind:
+    """What is to be known of a way in which texts are predicted.
+
+    Attributes:
+        encoder_decoder: whether the model is an encoder-decoder.
+        pairs: whether a text is a pair of source and target.
+        moves_on: whether windows move on by a stride.
+        prefix: what the names of its metrics begin with.
+    """
+
+    encoder_decoder: bool = False
+    pairs: bool = False
+    moves_on: bool = False
+    prefix: str = ""
+
+
+#: The ways in which texts are predicted, the default of `hf-tx evaluate` first.
+TEXT_TASKS: dict[str, TextTaskKind] = {
+    "causal-lm": TextTaskKind(moves_on=True),
+    "masked-lm": TextTaskKind(prefix="pseudo_"),
+    "continuation": TextTaskKind(encoder_decoder=True),
+    "seq2seq-lm": TextTaskKind(encoder_decoder=True, pairs=True),
+}
+
+# A byte, or the end of an unknown piece, without a model.
 _BITS_OF_A_SYMBOL = math.log2(257)
 
 
 @dataclass(frozen=True)
 class TextResult:
-    """What a language model made of texts.
+    """The result of a language model on texts.
 
     Attributes:
-        name: the name of the model.
-        task: how it predicts: `causal-lm`, `masked-lm` or `seq2seq-lm`.
+        name: name of the model.
+        task: how it predicts: `causal-lm`, `masked-lm`, `continuation` or `seq2seq-lm`.
         scores: the score of each text.
         num_bytes: bytes of the original texts in UTF-8, before the tokenizer changed anything.
         num_unknown: how many of the scored tokens were unknown to the tokenizer.
         unknown_bytes: bytes of the original texts that these stand for.
-        lossless: whether the tokens decode to the texts. If not, the tokenizer left out what the model then did not
-            have to predict, such as capitals or white space.
-        texts_digest: tells whether two results are of the same texts.
-        tokens_digest: tells whether two tokenizers cut the texts into the same tokens.
-        settings: what else the numbers depend on.
-        num_unread: pieces of the original texts that no token stands for, spaces aside.
+        lossless: whether the tokens decode to the texts. If not, the tokenizer dropped something that the model did
+            not have to predict, such as capitals or white space.
+        texts_digest: equal for two results on the same texts.
+        tokens_digest: equal for two tokenizers that cut the texts into the same tokens.
+        settings: settings that the numbers depend on.
+        num_unread: pieces of the original texts without a token, apart from spaces.
         unread_bytes: bytes of these.
     """
 
     name: str
-    task: Task
+    task: TextTask
     scores: tuple[Score, ...] = field(repr=False)
     num_bytes: int
     num_unknown: int
@@ -67,8 +94,8 @@ class TextResult:
     def bits_per_byte_of(self, score: Score) -> float:
         """Return the bits for a byte of the original texts.
 
-        An unknown token says less than the text, and what no token stands for is not said at all: it is charged as if
-        it was spelt out without a model, at log2(257) bits for each byte and for the end of each piece.
+        Pieces of the text that are unknown tokens, or have no token, are charged as if they were spelled out without a
+        model, with log2(257) bits for each byte and for the end of each piece.
 
         Args:
             score: of the same tokens, by this model or another.
@@ -77,8 +104,8 @@ class TextResult:
         return score.bits_per_byte(self.num_bytes) + spelt * _BITS_OF_A_SYMBOL / self.num_bytes
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all that can be written to JSON. Measures of a masked language model begin with `pseudo_`."""
-        score, kind = self.score, "pseudo_" if self.task == "masked-lm" else ""
+        """Return a dict for JSON. The names of metrics of a masked language model begin with `pseudo_`."""
+        score, kind = self.score, TEXT_TASKS[self.task].prefix
         return {
             "name": self.name,
             "task": self.task,
@@ -123,7 +150,7 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
         The results, the best first.
 
     Raises:
-        ValueError: the results cannot be compared: other texts, other tasks, or perplexities of other tokens.
+        ValueError: if the results cannot be compared, because texts, tasks, or the tokens of a perplexity differ.
     """
     results = list(results)
     if by not in get_args(Measure):
@@ -132,15 +159,15 @@ def rank(results: Iterable[TextResult], by: Measure = "bits_per_byte") -> list[T
         first = results[0]
         both = f"{first.name!r} and {other.name!r}"
         if first.texts_digest != other.texts_digest:
-            raise ValueError(f"{both} scored different texts, so that neither is better: score the same texts")
+            raise ValueError(f"{both} cannot be compared, because they scored different texts: score the same texts")
         if first.task != other.task:
             raise ValueError(
-                f"{both} predict in different ways ({first.task}, {other.task}), which have no measure in common: "
-                "compare models of one task"
+                f"{both} cannot be compared, because their tasks are different ({first.task}, {other.task}): compare "
+                "models on one task"
             )
         if by == "perplexity" and first.tokens_digest != other.tokens_digest:
             raise ValueError(
                 f"{both} have different tokenizers ({first.score.num_tokens:,} and {other.score.num_tokens:,} tokens "
-                "of the same texts), and a perplexity is that of a token: compare by 'bits_per_byte'"
+                "of the same texts), so their perplexities cannot be compared: use by='bits_per_byte'"
             )
     return ranked(results, by, lambda result: getattr(result, by))

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a model made of a text, and the measures that follow from it."""
+"""The score of a model on a text, and the metrics that follow from it."""
 
 import math
 from collections.abc import Iterable
@@ -30,9 +30,9 @@ class Score:
 
     @property
     def loss(self) -> float:
-        """Nats a token."""
+        """Nats per token."""
         if not self.num_tokens:
-            raise ValueError("no token was predicted, so there is no mean")
+            raise ValueError("no token was predicted, so the mean is not defined")
         return self.nats / self.num_tokens
 
     @property
@@ -46,7 +46,7 @@ class Score:
     def accuracy(self) -> float:
         """Share of the tokens that had the highest probability."""
         if not self.num_tokens:
-            raise ValueError("no token was predicted, so there is no mean")
+            raise ValueError("no token was predicted, so the mean is not defined")
         return self.num_correct / self.num_tokens
 
     def bits_per_byte(self, num_bytes: int) -> float:
@@ -56,7 +56,7 @@ class Score:
             num_bytes: bytes of the original text in UTF-8, all of whose tokens were scored.
 
         Raises:
-            ValueError: there are no bytes.
+            ValueError: if there are no bytes.
         """
         if num_bytes < 1:
             raise ValueError(f"num_bytes = {num_bytes}: must be at least 1")

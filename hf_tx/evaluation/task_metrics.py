@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Metrics of classifiers, taggers, readers and writers. What a well-kept library computes is left to it: the extra
-`metrics` brings scikit-learn, seqeval, rouge_score and sacrebleu."""
+"""Metrics of classification, token classification, question answering and seq2seq. They use scikit-learn, seqeval,
+rouge_score and sacrebleu, which `pip install "hf_tx[metrics]"` installs."""
 
 import importlib
 import re
@@ -80,7 +80,7 @@ def classification_metrics(
     if label_names is not None:
         beyond = [number for number in classes if not 0 <= number < len(label_names)]
         if beyond:
-            raise ValueError(f"class {beyond[0]} has no name: label_names has {len(label_names)}")
+            raise ValueError(f"class {beyond[0]} has no name: label_names has only {len(label_names)} names")
         names = {number: label_names[number] for number in classes}
     options = {"labels": classes, "zero_division": 0}
     measures = {
@@ -116,7 +116,7 @@ def regression_metrics(predictions: Sequence[float], references: Sequence[float]
     (sklearn,) = libraries("classification")
     _check_pairs(predictions, references)
     if len(references) < 2:
-        raise ValueError("one example has no variance: regression is measured on two at least")
+        raise ValueError("the metrics of regression need at least two examples, because one has no variance")
     return {
         "mse": float(sklearn.mean_squared_error(references, predictions)),
         "mae": float(sklearn.mean_absolute_error(references, predictions)),
@@ -153,10 +153,12 @@ def token_classification_metrics(
     _check_pairs(predictions, references)
     for number, (tags, right) in enumerate(zip(predictions, references, strict=True)):
         if len(tags) != len(right):
-            raise ValueError(f"text {number} has {len(right)} tags, and {len(tags)} are predicted")
+            raise ValueError(f"text {number} has {len(right)} tags, but {len(tags)} predicted tags")
         for tag in (*tags, *right):
             if not is_tag(tag):
-                raise ValueError(f"text {number}: {tag!r} is no tag: it must be O, or a prefix and a type, as B-PER")
+                raise ValueError(
+                    f"text {number}: {tag!r} is not a tag: it must be O, or a prefix and a type, such as B-PER"
+                )
     options: dict[str, Any] = {"zero_division": 0}
     if scheme is not None:
         wanted = "IOBES" if scheme == "BIOES" else scheme
@@ -207,7 +209,7 @@ def question_answering_metrics(
     """
     answers, given = _by_id(references, "references"), _by_id(predictions, "predictions")
     if not answers:
-        raise ValueError("there are no references: nothing can be compared")
+        raise ValueError("there are no references to compare with")
     for missing, where in (
         (answers.keys() - given.keys(), "predictions"),
         (given.keys() - answers.keys(), "references"),
@@ -292,7 +294,8 @@ def seq2seq_metrics(
 def _check_pairs(predictions: Sequence[Any], references: Sequence[Any]) -> None:
     if len(predictions) != len(references) or not len(references):
         raise ValueError(
-            f"{len(predictions)} predictions and {len(references)} references: there must be one for each, and at "
+            f"there are {len(predictions)} predictions and {len(references)} references: there must be as many, and "
+            "at "
             "least one"
         )
 

@@ -1,12 +1,12 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How well a language model of any kind predicts texts."""
+"""Scores texts with language models of any kind."""
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -16,13 +16,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..common.pieces import cut_text, plain_encoder
 from ..models.losses import IGNORE
-from .language_models import causal_windows, evaluating, masked_windows, score_rows
+from .language_models import causal_windows, continuation_windows, evaluating, masked_windows, score_rows
 from .loading import longest_input
 from .processes import shared
-from .results import Task, TextResult
+from .results import TEXT_TASKS, TextResult, TextTask
 from .scores import Score
 
-# Windows are not longer than this unless asked for: many models allow more than a machine can hold.
+# Default limit of the length of a window: many models allow more than fits into memory.
 _LONGEST_WINDOW = 1024
 # Tokens before a piece of a text, with which it is decoded.
 _CONTEXT = 16
@@ -35,7 +35,7 @@ def evaluate_texts(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str] | Sequence[tuple[str, str]],
     *,
-    task: Task,
+    task: TextTask,
     context_length: int | None = None,
     stride: int | None = None,
     batch_size: int = 8,
@@ -43,57 +43,60 @@ def evaluate_texts(
     description: str | None = None,
     state: PartialState | None = None,
 ) -> TextResult:
-    """Score every token of texts exactly once, with any language model of transformers. A text is a document of its
-    own: it sees nothing of the others. Special tokens are never scored; what spells one is plain text.
+    """Score every token of texts exactly once, with any language model of transformers. Every text is a separate
+    document. Special tokens are never scored; a text that contains one is read as plain text.
 
     - `causal-lm`: the next token, in windows (see `causal_windows`), each of which begins with the bos token of the
-      tokenizer, or its eos token where it has none.
-    - `masked-lm`: each token is masked alone (see `masked_windows`), in windows with the special tokens of the
+      tokenizer, or its eos token if it has no bos token.
+    - `masked-lm`: one masked token at a time (see `masked_windows`), in windows with the special tokens of the
       tokenizer.
+    - `continuation`: the next half of a context, given the half before it (see `continuation_windows`), by an
+      encoder-decoder.
     - `seq2seq-lm`: the tokens of the target, given the source and the target before them.
 
     Args:
         model: the model.
         tokenizer: its tokenizer.
         texts: the texts; for `seq2seq-lm`, pairs of source and target.
-        task: how the model predicts.
-        context_length: tokens of a window, special ones included. Default: as many as model and tokenizer allow, at
-            most 1024. For `seq2seq-lm`, the most tokens of a source or a target; default: what they allow.
-        stride: by how many tokens a window of a causal model moves on. Default: half a window.
-        batch_size: windows that go through the model together.
-        name: the name of the model in the result. Default: where it was loaded from, or its class.
-        description: the label of a progress bar; None for no bar.
-        state: several processes that share the work: all of them call, and all get the whole result.
+        task: the task.
+        context_length: tokens per window, including special tokens. Default: as many as model and tokenizer allow, at
+            most 1024. For `seq2seq-lm`, the maximum length of a source or a target; default: as many as they allow.
+        stride: number of tokens between two windows of a causal model. Default: half a window.
+        batch_size: number of windows per batch.
+        name: name of the model in the result. Default: where it was loaded from, or its class.
+        description: label of a progress bar; None for no bar.
+        state: several processes that share the work. All of them call this function, and get the whole result.
 
     Returns:
         The result.
 
     Raises:
-        ValueError: a model or settings that do not fit the task, no text, a tokenizer that lacks what the task needs
-            or has tokens that the model lacks, a source or target that is too long, a model that gives NaN.
+        ValueError: if the model or a setting does not fit the task; if there is no text; if the tokenizer does not
+            have the special tokens of the task, or has tokens that the model does not have; if a source or target is
+            too long; if the model returns NaN.
     """
-    if task not in get_args(Task):
-        raise ValueError(f"task = {task!r}: must be one of {', '.join(get_args(Task))}")
+    if task not in TEXT_TASKS:
+        raise ValueError(f"task = {task!r}: must be one of {', '.join(TEXT_TASKS)}")
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size}: must be at least 1")
-    if model.config.is_encoder_decoder != (task == "seq2seq-lm"):
-        kind = "an encoder-decoder" if model.config.is_encoder_decoder else "no encoder-decoder"
-        raise ValueError(f"task = {task!r}: {type(model).__name__} is {kind}")
+    if model.config.is_encoder_decoder != TEXT_TASKS[task].encoder_decoder:
+        kind = "is an encoder-decoder" if model.config.is_encoder_decoder else "is not an encoder-decoder"
+        raise ValueError(f"task = {task!r}: {type(model).__name__} {kind}")
     settings = _settings(model, tokenizer, task, context_length, stride)
     encoded, digest = [], hashlib.sha256()
-    for number, text in enumerate(_checked(texts, pairs=task == "seq2seq-lm")):
+    for number, text in enumerate(_checked(texts, pairs=TEXT_TASKS[task].pairs)):
         encoded.append(_encode(tokenizer, text, number, settings["context_length"]))
         for part in [text] if isinstance(text, str) else text:
             _digest(digest, part)
     if not any(text.token_ids for text in encoded):
-        raise ValueError(f"there is nothing to score: {len(encoded)} texts have no token")
+        raise ValueError(f"there is nothing to score: none of the {len(encoded)} texts has a token")
     _check_vocabulary(model, encoded)
     if task == "causal-lm":
         _check_causal(model, settings["prefix_token_id"], min(8, settings["context_length"]))
 
     # The longest first: rows of a batch are of about one length, and what is too large fails at once.
     order = sorted(range(len(encoded)), key=lambda number: -len(encoded[number].token_ids))
-    make_rows = {"causal-lm": _causal_rows, "masked-lm": _masked_rows, "seq2seq-lm": _seq2seq_rows}[task]
+    make_rows = _ROWS[task]
     rows = ((number, row) for number in order for row in make_rows(model, tokenizer, encoded[number], settings))
     scores = [Score(0.0, 0, 0)] * len(encoded)
     unknown = tokenizer.unk_token_id
@@ -134,7 +137,7 @@ def _score(
             scores = score_rows(model, inputs, targets, unknown)
         except IndexError as error:
             raise ValueError(
-                f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): give a smaller "
+                f"{type(model).__name__} has no positions for {targets.shape[1]} tokens ({error}): use a smaller "
                 "context_length"
             ) from error
         return [(number, score) for (number, _), score in zip(batch, scores, strict=True)]
@@ -210,8 +213,9 @@ def _encode(
         unknown = [position for position in kept if ids[position] == tokenizer.unk_token_id]
         if unknown and not tokenizer.is_fast:
             raise ValueError(
-                f"text {number} has {len(unknown)} unknown tokens, and a tokenizer without offsets does not tell what "
-                "they stand for: load its fast version"
+                f"text {number} has {len(unknown)} unknown tokens, but the tokenizer does not return the characters "
+                "that "
+                "they replace: load its fast version"
             )
         spans = [found["offset_mapping"][position] for position in unknown]
         num_unknown += len(unknown)
@@ -221,7 +225,7 @@ def _encode(
             if longest is not None and length > longest:
                 raise ValueError(
                     f"text {number}: the {name} has {length:,} tokens, more than context_length = {longest:,}: "
-                    "shorten it, or raise context_length"
+                    "shorten it, or increase context_length"
                 )
     return _Encoded(
         token_ids=token_ids,
@@ -246,7 +250,7 @@ def _gives_back(tokenizer: PreTrainedTokenizerBase, before: list[int], new: list
 
 
 def _unread(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Yield the pieces of a text that no token stands for. Spaces are told by where words are cut."""
+    """Yield the pieces of a text without a token, apart from spaces."""
     end = 0
     for start, stop in [*sorted(spans), (len(text), len(text))]:
         if start > end and (piece := "".join(text[end:start].split())):
@@ -289,24 +293,53 @@ def _seq2seq_rows(
         yield {"input_ids": text.source, "decoder_input_ids": decoder_input_ids}, targets
 
 
+def _continuation_rows(
+    model: Any, tokenizer: PreTrainedTokenizerBase, text: _Encoded, settings: dict[str, Any]
+) -> Iterator[Row]:
+    half = settings["context_length"] // 2
+    for source, target in continuation_windows(
+        text.token_ids, source_length=half, target_length=half, eos_token_id=tokenizer.eos_token_id
+    ):
+        shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([target]))[0].tolist()
+        yield {"input_ids": source, "decoder_input_ids": shifted}, target
+
+
+_ROWS: dict[str, Callable[..., Iterator[Row]]] = {
+    "causal-lm": _causal_rows,
+    "masked-lm": _masked_rows,
+    "continuation": _continuation_rows,
+    "seq2seq-lm": _seq2seq_rows,
+}
+
+
 def _settings(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    task: Task,
+    task: TextTask,
     context_length: int | None,
     stride: int | None,
 ) -> dict[str, Any]:
     """Return what the numbers depend on, with the defaults filled in."""
-    if stride is not None and task != "causal-lm":
-        raise ValueError(f"stride = {stride}: has no meaning for {task}, whose windows do not move on; leave it out")
+    if stride is not None and not TEXT_TASKS[task].moves_on:
+        raise ValueError(
+            f"stride = {stride} has no effect for {task}, because its windows do not overlap: leave it out"
+        )
     if task == "masked-lm" and tokenizer.mask_token_id is None:
-        raise ValueError("the tokenizer has no mask token, which masked-lm needs: use the tokenizer of the model")
+        raise ValueError(
+            "the tokenizer has no mask token, which the task masked-lm needs: use the tokenizer of the model"
+        )
+    if task == "continuation" and tokenizer.eos_token_id is None:
+        raise ValueError(
+            "the tokenizer has no eos token, which the task continuation needs at the end of a source: set "
+            "tokenizer.eos_token"
+        )
     if context_length is None:
         context_length = longest_input(model.config, tokenizer)
         if task != "seq2seq-lm":
             context_length = min(context_length or _LONGEST_WINDOW, _LONGEST_WINDOW)
-    elif context_length < 2:
-        raise ValueError(f"context_length = {context_length}: must be at least 2")
+    least = 4 if task == "continuation" else 2  # halves of a source and its end, and of a target
+    if context_length is not None and context_length < least:
+        raise ValueError(f"context_length = {context_length}: must be at least {least}")
     if task != "causal-lm":
         return {"context_length": context_length}
     assert context_length is not None  # a window always has a length
@@ -319,7 +352,8 @@ def _prefix_token_id(tokenizer: PreTrainedTokenizerBase) -> int:
         if token is not None:
             return token
     raise ValueError(
-        "the tokenizer has neither a bos nor an eos token, one of which begins every window of a causal-lm: set "
+        "the tokenizer has neither a bos nor an eos token, but every window of the task causal-lm begins with one: "
+        "set "
         "tokenizer.bos_token"
     )
 
@@ -336,7 +370,7 @@ def _checked(texts: Any, pairs: bool) -> Iterator[Any]:
 
 
 def _check_causal(model: PreTrainedModel, prefix_token_id: int, length: int) -> None:
-    """Refuse a model that sees what it predicts: its perplexity would be splendid, and mean nothing."""
+    """Raise an error if the model sees the tokens that it predicts: its perplexity would mean nothing."""
     other = 0 if prefix_token_id else 1
     rows = torch.full((2, length), prefix_token_id, device=model.device)
     rows[1, -1] = other
@@ -346,8 +380,8 @@ def _check_causal(model: PreTrainedModel, prefix_token_id: int, length: int) -> 
     # Rounding may differ between rows; a model that sees the last token differs by more.
     if max(before) > max(1e-4, 8 * torch.finfo(logits.dtype).eps) * last:
         raise ValueError(
-            f"{type(model).__name__} is not causal: what it predicts depends on the tokens that come next; evaluate "
-            "it as masked-lm, or set is_decoder in its config"
+            f"{type(model).__name__} is not causal, because its predictions depend on later tokens: evaluate it with "
+            "task = 'masked-lm', or set is_decoder = True in its config"
         )
 
 
@@ -356,7 +390,7 @@ def _check_vocabulary(model: Any, texts: Iterable[_Encoded]) -> None:
     largest = max(max(chain(text.token_ids, text.begin, text.end, text.source), default=0) for text in texts)
     if largest >= size:
         raise ValueError(
-            f"the tokenizer gives token {largest}, and {type(model).__name__} has a vocabulary of {size}: use the "
+            f"the tokenizer returns token {largest}, but {type(model).__name__} has a vocabulary of {size}: use the "
             "tokenizer of the model"
         )
 

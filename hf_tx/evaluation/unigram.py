@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The simplest language model: every token has its own probability, whatever stands around it."""
+"""The unigram model: every token has its own probability, independent of the other tokens."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from .scores import Score
 
 
 class UnigramModel:
-    """Predicts each token by how often it occurred (Jurafsky and Martin, Speech and Language Processing, chapter 3).
+    """Predicts each token with its frequency (Jurafsky and Martin, Speech and Language Processing, chapter 3).
 
     `p(token) = (count + smoothing) / (tokens + smoothing * vocab_size)`
 
     Args:
         texts: the tokens that are counted, text by text.
         vocab_size: number of tokens that exist.
-        smoothing: what is added to every count, so that an unseen token is possible (Laplace: 1).
+        smoothing: number that is added to every count, so that unseen tokens have a probability (Laplace: 1).
 
     Raises:
-        ValueError: smoothing or vocabulary size are not above 0.
+        ValueError: if smoothing or vocabulary size is not above 0.
     """
 
     def __init__(self, texts: Iterable[Iterable[int]], vocab_size: int, smoothing: float = 1.0) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Model cards, what a repository on the Hub must hold, and its way there."""
+"""Writes model cards, checks model repositories, and pushes them to the Hub."""
 
 from .cards import DataRecord, Result, RunRecord, write_card
 from .comparison import ComparisonRecord, MixerCost, Training, Trial, quality_table, write_comparison

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Model cards, written from what a run has recorded of itself: no number in a card is typed by hand."""
+"""Model cards, which are written from the record of a run: no number in a card is typed by hand."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from ..common.whole import write_json
 from ..models.version import __version__
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
-#: What a card was made from, beside it.
+#: The file with the record that a card was made from.
 RECORD = "run.json"
-#: Tasks for which the library has no pipeline.
+#: Tasks for which transformers has no pipeline.
 _AUTO_CLASSES = {
     "question-answering": "AutoModelForQuestionAnswering",
     "sentence-similarity": "AutoModel",
@@ -31,13 +31,13 @@ class Result:
     """One measured number.
 
     Attributes:
-        metric: its name, as in `bits_per_byte` or `accuracy`.
+        metric: its name, such as `bits_per_byte` or `accuracy`.
         value: the number.
-        dataset: what it was measured on.
-        split: which part of it.
-        command: what measures it again.
-        baseline: the same of `baseline_name`, where one was measured in the same run.
-        baseline_name: what the baseline is.
+        dataset: name of the data.
+        split: split of the data.
+        command: the command that reproduces it.
+        baseline: value of the baseline, if one was evaluated in the same run.
+        baseline_name: name of the baseline.
     """
 
     metric: str
@@ -54,8 +54,8 @@ class DataRecord:
     """What a model was trained or measured on.
 
     Attributes:
-        name: of the data.
-        license: its licence, or what is known of it.
+        name: name of the data.
+        license: its license, or what is known about it.
         source: where it comes from.
         size: in words: documents, bytes, rows.
     """
@@ -73,17 +73,17 @@ class RunRecord:
     Attributes:
         title: name of the model.
         summary: what it is, in a sentence or two.
-        task: the Hub's name of the task, as in `text-generation`.
+        pipeline_tag: the Hub's name of what the model does, as in `text-generation`.
         uses: what it is meant for.
-        limits: what it is not meant for, and what is known to be wrong.
+        limits: what it is not meant for, and known problems.
         language: codes of the languages, as far as the card of the data says them.
         license: of the weights.
         base_model: what was fine-tuned, by name or folder.
         model: class, parameters and the settings worth a line.
         data: what it was trained and measured on.
         training: settings of the training.
-        command: what trains it again.
-        results: what was measured.
+        command: the command that reproduces the training.
+        results: the metrics.
         seconds: how long the training took.
         hardware: what it ran on.
         versions: of the libraries.
@@ -92,7 +92,7 @@ class RunRecord:
 
     title: str
     summary: str
-    task: str
+    pipeline_tag: str
     command: str
     model: dict[str, Any]
     data: list[DataRecord]
@@ -117,27 +117,27 @@ class RunRecord:
         """Read `run.json`.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: it has a field that no record has, or lacks one.
+            FileNotFoundError: if there is none.
+            ValueError: if a field is unknown or missing.
         """
         path = Path(folder, RECORD)
         try:
             stored = dict(json.loads(path.read_text("utf-8")))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}: is no record of a run: {error}.") from error
+            raise ValueError(f"{path} is not the record of a run: {error}.") from error
         unknown = stored.keys() - {each.name for each in fields(cls)}
         if unknown:
-            raise ValueError(f"{path}: holds {', '.join(sorted(unknown))}, which no record has.")
+            raise ValueError(f"{path} has unknown fields: {', '.join(sorted(unknown))}.")
         try:
             stored["data"] = [DataRecord(**each) for each in stored["data"]]
             stored["results"] = [Result(**each) for each in stored["results"]]
             return cls(**stored)
         except (TypeError, KeyError) as error:
-            raise ValueError(f"{path}: is no record of a run: {error}.") from error
+            raise ValueError(f"{path} is not the record of a run: {error}.") from error
 
 
 def hardware() -> str:
-    """Say what this process computes on."""
+    """Describe the hardware of this process."""
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     number = torch.get_num_threads()
@@ -161,23 +161,23 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         The path of the card.
 
     Raises:
-        FileNotFoundError: a plot that the record names is not in the folder.
+        FileNotFoundError: if a plot of the record is not in the folder.
     """
     for plot in record.plots:
         if not Path(folder, plot).is_file():
-            raise FileNotFoundError(f"{folder}: holds no {plot}, which the record of the run names.")
+            raise FileNotFoundError(f"{folder} has no file {plot}, which the record of the run names.")
     data = ModelCardData(
         language=record.language or None,
         license=record.license,
         library_name="transformers",
-        pipeline_tag=record.task,
+        pipeline_tag=record.pipeline_tag,
         tags=["hf_tx"],
         base_model=record.base_model,
         metrics=list(dict.fromkeys(result.metric for result in record.results)) or None,
         model_name=record.title,
         eval_results=[
             EvalResult(
-                task_type=record.task,
+                task_type=record.pipeline_tag,
                 dataset_type=result.dataset.lower().replace(" ", "-"),
                 dataset_name=result.dataset,
                 dataset_split=result.split,
@@ -188,7 +188,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
         ]
         or None,
     )
-    auto_class = _AUTO_CLASSES.get(record.task)
+    auto_class = _AUTO_CLASSES.get(record.pipeline_tag)
     card = ModelCard.from_template(
         data, template_str=TEMPLATE.read_text("utf-8"), run=record, format=format_value, auto_class=auto_class
     )
@@ -199,7 +199,7 @@ def write_card(folder: str | os.PathLike[str], record: RunRecord) -> Path:
 
 
 def format_value(value: Any) -> str:
-    """Write a number with the digits that say something, and with separators."""
+    """Format a number with four significant digits, or with separators."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The report of a comparison of mixers, written from what the comparison has recorded of itself."""
+"""The report of a comparison of mixers, which is written from its record."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from .cards import DataRecord, format_value, hardware, versions
 TEMPLATE = Path(__file__).with_name("comparison_template.md")
 RECORD = "comparison.json"
 PLOT = "comparison.png"
-#: What is equal beside the number of parameters.
+#: What is equal in addition to the number of parameters.
 EQUAL = ("data", "time")
 
 
@@ -120,7 +120,7 @@ class ComparisonRecord:
     versions: dict[str, str] = field(default_factory=lambda: versions())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `comparison.json`; it appears whole."""
+        """Write `comparison.json`, which is created when it is complete."""
         write_json(Path(folder, RECORD), asdict(self), indent=1)
 
     @classmethod
@@ -128,8 +128,8 @@ class ComparisonRecord:
         """Read `comparison.json`.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is no record of a comparison.
+            FileNotFoundError: if there is none.
+            ValueError: if it is not the record of a comparison.
         """
         path = Path(folder, RECORD)
         try:
@@ -138,7 +138,7 @@ class ComparisonRecord:
                 stored[name] = [kind(**each) for each in stored[name]]
             return cls(**stored)
         except (TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"{path}: is no record of a comparison: {error}.") from error
+            raise ValueError(f"{path} is not the record of a comparison: {error}.") from error
 
     # ---------------------------------------------------------------------------------------------- what was found
     @property
@@ -151,7 +151,7 @@ class ComparisonRecord:
         return next(cost for cost in self.costs if cost.mixers == mixers)
 
     def of(self, mixers: str, equal: str) -> list[Training]:
-        """Return the trainings of mixers at equal data or time, one a seed."""
+        """Return the trainings of mixers at equal data or time, one per seed."""
         return [each for each in self.trainings if each.mixers == mixers and equal in each.equal]
 
     def bits_per_byte(self, mixers: str, equal: str, text: str) -> tuple[float, float]:
@@ -174,14 +174,14 @@ def write_comparison(folder: str | os.PathLike[str], record: ComparisonRecord) -
     from, `comparison.json`.
 
     Args:
-        folder: where to.
-        record: of a comparison that is finished.
+        folder: output folder.
+        record: record of a finished comparison.
 
     Returns:
         The path of the report.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: if matplotlib is not installed.
     """
     folder = Path(folder)
     record.save(folder)

@@ -1,34 +1,37 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the cards of data sets on this machine say."""
+"""Reads the cards of local datasets."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import metadata_load
 
+from ..common.packaged import path_of
+
 
 def read_data_card(name: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the metadata of the card of a data set: of `README.md` in a folder, or in the folder around it, so that
-    both parts of a split have one card; of `book.md` beside a file `book.txt`.
+    """Return the metadata of the card of a dataset. The card of a folder is the `README.md` in it or in its parent, so
+    that the splits can share a card. The card of a file `book.txt` is `book.md` in the same folder.
 
     Args:
         name: a file or a folder.
 
     Returns:
-        The metadata, in which `pretty_name` is the name of the data; none if there is no such card.
+        The metadata, with the name of the data as `pretty_name`; an empty dict if there is no such card.
 
     Raises:
-        ValueError: there is one, and its metadata is no YAML.
+        ValueError: if the metadata of the card is not YAML.
     """
-    path = Path(name)
+    path = path_of(name)
     places = [path / "README.md", path.absolute().parent / "README.md"] if path.is_dir() else [path.with_suffix(".md")]
     for place in places:
         if place.is_file():
             try:
                 found = metadata_load(place)
-            except Exception as error:  # of the library for YAML, which is not ours
-                raise ValueError(f"{place}: its metadata cannot be read: {error}") from error
+            except Exception as error:  # the YAML parser has its own exceptions
+                raise ValueError(
+                    f"{place}: the metadata (YAML between the --- lines) cannot be read: {error}"
+                ) from error
             # The README.md of a project or of a model has none.
             if found and "pretty_name" in found:
                 return found
@@ -36,6 +39,6 @@ def read_data_card(name: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def license_of(card: dict[str, Any]) -> str:
-    """Return the licence that a card names; the Hub calls licences that it does not know `other`."""
+    """Return the license in a card. Licenses that the Hub does not know are `other`, with a `license_name`."""
     known = card.get("license", "not stated")
     return str(card.get("license_name", known) if known == "other" else known)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""A folder becomes a repository on the Hub, as it was asked for or not at all."""
+"""Pushes a folder to the Hub, after checks that it can be pushed as requested."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from ..common.checkpoint_files import SETTINGS, matches
 from ..models.hub_repositories import find_repository
 from .repository import IGNORED, check_repository, pushed_files
 
-# Of an earlier model, beside the files of another, these would give a model that is neither.
+# If files of these names from an earlier model were left, they would be loaded together with the new model.
 _READ = (*SETTINGS, "*.safetensors", "*.bin", "*.index.json", "vocab.*", "merges.txt", "*.model")
 
 
@@ -28,32 +28,33 @@ def push_folder(
     commit_message: str = "Upload model",
     overwrite: bool = False,
 ) -> CommitInfo:
-    """Push a model's folder, in one commit, after it has been checked.
+    """Check the folder of a model, and push it in one commit.
 
     Args:
-        folder: of the model, with its card; what training leaves beside it (checkpoints, what begins with `_`) stays.
-        repo_id: `name` or `owner/name`; made if it is not there.
-        private: whether the repository is private; one that is there must be so. Default: as it is, and for a new one
-            as the owner has set it.
-        token: with the right to write. Default: the one that is logged in.
-        revision: the branch; made if it is not there. Default: `main`.
-        commit_message: what the commit says.
-        overwrite: whether the folder takes the place of all that the branch holds, also of another model.
+        folder: folder of the model, with its card. Training checkpoints and names that begin with `_` are not pushed.
+        repo_id: `name` or `owner/name` of the repository. It is created if it does not exist.
+        private: whether the repository is private. An existing repository must have this visibility. Default: the
+            visibility of an existing repository, or the default of the owner.
+        token: a token with write access. Default: the token of `hf auth login`.
+        revision: the branch. It is created if it does not exist. Default: `main`.
+        commit_message: the commit message.
+        overwrite: replace all files of the branch, also those of another model.
 
     Returns:
         The commit; its `oid` is the revision to pin.
 
     Raises:
-        ValueError: [`check_repository`] finds problems, which the message lists; the repository is not as `private`
-            says; the token must not write there; `revision` is no branch; or without `overwrite`, the branch holds
-            another model, or files that would be read with the new ones. Nothing has been pushed then.
-        FileNotFoundError: the folder is no model.
-        HfHubHTTPError: the Hub refuses; a push that breaks off leaves the repository as it was.
+        ValueError: if [`check_repository`] finds problems, which the message lists; if the repository does not have
+            the visibility `private`; if the token has no write access; if `revision` is not a branch; or, without
+            `overwrite`, if the branch contains another model, or files that would be loaded with the new ones. Nothing
+            is pushed in these cases.
+        FileNotFoundError: if the folder is not a model.
+        HfHubHTTPError: if the Hub returns an error; the repository is not changed.
     """
     problems = check_repository(folder)
     if problems:
         listed = "; ".join(str(problem) for problem in problems)
-        raise ValueError(f"{folder}: nothing was pushed, since the repository would not be right: {listed}")
+        raise ValueError(f"{folder}: nothing was pushed, because the repository would have problems: {listed}")
     folder = Path(folder)
     config = json.loads((folder / "config.json").read_text("utf-8"))
     replaces = None if overwrite else (config["model_type"], config["architectures"][0])
@@ -78,24 +79,24 @@ def open_repository(
     revision: str | None = None,
     model: tuple[str, str] | None = None,
 ) -> str:
-    """Find a repository and a branch to push to, or make them.
+    """Find or create a repository and a branch to push to.
 
     Args:
         repo_id: `name` or `owner/name`.
-        private: whether it must be private, or must not be. Default: either.
-        token: with the right to write. Default: the one that is logged in.
+        private: whether it must be private or public. Default: either.
+        token: a token with write access. Default: the token of `hf auth login`.
         revision: the branch. Default: `main`.
-        model: `model_type` and class of what is to be pushed; the branch must not hold another. Default: it may.
+        model: `model_type` and class of the model to push; the branch must not contain another. Default: not checked.
 
     Returns:
         The name with its owner.
 
     Raises:
         ValueError: see [`push_folder`].
-        HfHubHTTPError: the Hub refuses.
+        HfHubHTTPError: if the Hub returns an error.
     """
     if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
-        raise ValueError(f"revision = {revision!r}: is a commit; only a branch can be pushed to.")
+        raise ValueError(f"revision = {revision!r} is a commit: only a branch can be pushed to.")
     name, api = find_repository(repo_id, private, token), HfApi(token=token)
     try:
         api.auth_check(name, write=True)
@@ -103,13 +104,13 @@ def open_repository(
         if error.response.status_code not in (401, 403, 404):
             raise
         raise ValueError(
-            f"{name}: the token has no right to write there: nothing was pushed. Log in to that account, or name "
-            "another repository."
+            f"{name}: nothing was pushed, because the token has no write access. Log in to an account with write "
+            "access (`hf auth login`), or choose another repository."
         ) from error
     refs = api.list_repo_refs(name, include_pull_requests=False)
     new = revision is not None and not revision.startswith("refs/pr/") and revision not in _names(refs.branches)
     if new and revision in _names(refs.tags):
-        raise ValueError(f"revision = {revision!r}: is a tag of {name}; only a branch can be pushed to.")
+        raise ValueError(f"revision = {revision!r} is a tag of {name}: only a branch can be pushed to.")
     if model is not None:
         _refuse_another(name, None if new else revision, token, model)
     if new:
@@ -130,11 +131,12 @@ def _refuse_another(name: str, revision: str | None, token: str | None, model: t
         config = json.loads(stored)
         there = (config.get("model_type"), *(config.get("architectures") or ())[:1])
     except (ValueError, AttributeError, TypeError):
-        there = ("what cannot be read",)
+        there = ("an unreadable config.json",)
     if there != model:
         raise ValueError(
-            f"{name}: holds another model, {' '.join(map(str, there))}, where {' '.join(model)} is to be pushed: "
-            "nothing was pushed. Choose another name, or replace all that it holds (`hf-tx push --overwrite`)."
+            f"{name}: nothing was pushed, because the repository contains another model "
+            f"({' '.join(map(str, there))}) than the one to push ({' '.join(model)}). Choose another name, or replace "
+            "all files of the repository (`hf-tx push --overwrite`)."
         )
 
 
@@ -143,6 +145,7 @@ def _refuse_left(name: str, revision: str | None, token: str | None, pushed: Ite
     left = sorted(file for file in there if matches(file, _READ) and "/" not in file)
     if left:
         raise ValueError(
-            f"{name}: holds {', '.join(left)}, which this push would not replace, and which would be read with it: "
-            "nothing was pushed. Remove them, or replace all that it holds (`hf-tx push --overwrite`)."
+            f"{name}: nothing was pushed, because the repository contains {', '.join(left)}, which would not be "
+            "replaced, and would be loaded together with the new files. Remove them from the repository, or replace "
+            "all its files (`hf-tx push --overwrite`)."
         )

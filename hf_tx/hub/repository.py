@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a repository must hold, so that others can load, understand and trust it."""
+"""Checks a model repository before it is pushed, so that others can load, understand and trust it."""
 
 import ast
 import fnmatch
@@ -23,7 +23,7 @@ from ..common.messages import message_of
 from ..common.quiet import without_progress_bars, without_warnings
 from ..models import modeling_decoder, modeling_encoder, modeling_encoder_decoder
 
-#: What never belongs to a repository, and is not pushed: the library's checkpoints, and what begins so.
+#: Files that are never pushed: checkpoints of the Trainer, caches, and names that begin with `_`.
 IGNORED = ("_*", "_*/**", "checkpoint-*", "checkpoint-*/**", ".cache/**", "__pycache__/**", "*.pyc")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy")
 _SECRETS = {
@@ -41,7 +41,7 @@ class Problem:
 
     Attributes:
         rule: `files`, `weights`, `code`, `card`, `secrets` or `pickles`.
-        file: the file, from the folder.
+        file: path of the file in the folder.
         message: what is wrong, and what to do.
     """
 
@@ -54,27 +54,27 @@ class Problem:
 
 
 def check_repository(folder: str | os.PathLike[str]) -> list[Problem]:
-    """Check what is about to become a repository.
+    """Check a folder before it is pushed to the Hub.
 
-    Files are whole, and the tokenizer loads; the weights load without a tensor that is missing or left over; the code
-    that the config names is whole; the card has front matter that the Hub accepts, with a licence; no file holds a
-    secret; and none is a pickle, which runs code when it is loaded. Nothing of the folder is executed: weights are
-    loaded by installed classes.
+    Checks that all files are complete, and the tokenizer loads; that the weights load without missing or unused
+    tensors; that the code that the config names is complete; that the card has valid metadata with a license; that no
+    file contains a secret; and that none is a pickle, which can run code when it is loaded. No code of the folder is
+    executed: the weights are loaded with installed classes.
 
     Args:
-        folder: of a model.
+        folder: folder of a model.
 
     Returns:
-        What is wrong, nothing if all is well.
+        The problems; an empty list if there are none.
 
     Raises:
-        FileNotFoundError: there is no such folder, or no config.json in it.
+        FileNotFoundError: if there is no such folder, or it has no config.json.
     """
     path = Path(folder)
     if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{folder}: holds no config.json, so it is no model.")
+        raise FileNotFoundError(f"{folder} is not the folder of a model: it has no config.json.")
     problems = [Problem("files", name, message) for name, message in broken_files(path)]
-    if problems:  # the checks would stumble over them
+    if problems:  # the other checks would fail on them
         return problems
     for check in (_weights, _tokenizer, _code, _card, _secrets, _pickles):
         problems += check(path)
@@ -82,7 +82,7 @@ def check_repository(folder: str | os.PathLike[str]) -> list[Problem]:
 
 
 def pushed_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that belong to its repository, from the folder."""
+    """Yield the paths of the files of a folder that are pushed, relative to the folder."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not any(fnmatch.fnmatch(name, pattern) for pattern in IGNORED):
@@ -95,18 +95,20 @@ def _weights(folder: Path) -> list[Problem]:
     names = config.get("architectures") or []
     cls = _class_named(names[0]) if names else None
     if cls is None:
-        return [Problem("weights", "config.json", f"architectures = {names}: names no class that is installed.")]
+        return [
+            Problem("weights", "config.json", f"architectures = {names}: the class is not installed, or not named.")
+        ]
     with without_progress_bars(), without_warnings():
         try:
             _, info = cls.from_pretrained(folder, use_safetensors=True, output_loading_info=True)
         except Exception as error:
-            return [Problem("weights", "config.json", f"does not load: {message_of(error)}")]
+            return [Problem("weights", "config.json", f"the model cannot be loaded: {message_of(error)}")]
     return [
         Problem("weights", "model.safetensors", f"{what}: {', '.join(sorted(map(str, info[key]))[:5])}")
         for key, what in (
-            ("missing_keys", "tensors are missing"),
-            ("unexpected_keys", "tensors have no place in the model"),
-            ("mismatched_keys", "tensors have another shape"),
+            ("missing_keys", "tensors of the model are missing"),
+            ("unexpected_keys", "tensors are not used by the model"),
+            ("mismatched_keys", "tensors have another shape than in the model"),
         )
         if info[key]
     ]
@@ -119,7 +121,7 @@ def _tokenizer(folder: Path) -> list[Problem]:
         with without_warnings():
             AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # of many kinds: its files, its code, a package that it needs
-        return [Problem("files", "tokenizer_config.json", f"does not load: {message_of(error)}")]
+        return [Problem("files", "tokenizer_config.json", f"the tokenizer cannot be loaded: {message_of(error)}")]
     return []
 
 
@@ -132,7 +134,7 @@ def _code(folder: Path) -> list[Problem]:
         if "--" in target:
             continue  # the code of another repository
         if not source.is_file():
-            problems.append(Problem("code", f"{module}.py", f"auto_map[{name!r}] names it, and it is not there."))
+            problems.append(Problem("code", f"{module}.py", f"auto_map[{name!r}] names this file, but it is missing."))
             continue
         try:
             defined = {
@@ -140,12 +142,16 @@ def _code(folder: Path) -> list[Problem]:
             }
             missing = [Path(each).name for each in get_relative_import_files(source) if not Path(each).is_file()]
         except (SyntaxError, FileNotFoundError) as error:
-            problems.append(Problem("code", f"{module}.py", f"cannot be read with what it imports: {error}"))
+            problems.append(
+                Problem("code", f"{module}.py", f"the file, or a file that it imports, cannot be read: {error}")
+            )
             continue
-        problems += [Problem("code", each, f"{module}.py imports it, and it is not there.") for each in missing]
+        problems += [Problem("code", each, f"{module}.py imports this file, but it is missing.") for each in missing]
         if attribute not in defined:
             problems.append(
-                Problem("code", f"{module}.py", f"auto_map[{name!r}] names {attribute}, not defined there.")
+                Problem(
+                    "code", f"{module}.py", f"auto_map[{name!r}] names {attribute}, which the file does not define."
+                )
             )
     return problems
 
@@ -153,25 +159,35 @@ def _code(folder: Path) -> list[Problem]:
 def _card(folder: Path) -> list[Problem]:
     path = folder / "README.md"
     if not path.is_file():
-        return [Problem("card", "README.md", "is not there: a model without a card cannot be judged.")]
+        return [
+            Problem(
+                "card",
+                "README.md",
+                "is missing: write a model card with metadata (license) and a description of the model.",
+            )
+        ]
     try:
         ModelCard.load(path)  # also reads the results of evaluations
         data = metadata_load(path) or {}
     except Exception as error:
-        return [Problem("card", "README.md", f"its front matter cannot be read: {message_of(error)}")]
+        return [
+            Problem(
+                "card", "README.md", f"the metadata (YAML between the --- lines) cannot be read: {message_of(error)}"
+            )
+        ]
     problems = []
     if not data.get("license"):
-        problems.append("front matter names no license: add one, such as `license: apache-2.0`.")
+        problems.append("the metadata has no license: add one, such as `license: apache-2.0`.")
     for key in ("tags", "datasets", "metrics"):
         if not isinstance(data.get(key, []), list):
-            problems.append(f"front matter: {key} = {data[key]!r} must be a list.")
+            problems.append(f"metadata: {key} = {data[key]!r} must be a list.")
     for key in ("base_model", "datasets"):
         given = data.get(key) or []
         for each in given if isinstance(given, list) else [given]:
             try:
                 validate_repo_id(each)
             except HFValidationError as error:
-                problems.append(f"front matter: {key} = {each!r} is no name of a repository: {error}")
+                problems.append(f"metadata: {key} = {each!r} is not the name of a repository: {error}")
     return [Problem("card", "README.md", message) for message in problems]
 
 
@@ -183,12 +199,12 @@ def _secrets(folder: Path) -> list[Problem]:
         content = (folder / name).read_bytes()
         for what, pattern in _SECRETS.items():
             if re.search(pattern, content):
-                problems.append(Problem("secrets", str(name), f"holds {what}: take it out, and revoke it."))
+                problems.append(Problem("secrets", str(name), f"contains {what}: remove it, and revoke it."))
     return problems
 
 
 def _pickles(folder: Path) -> list[Problem]:
-    message = "is a pickle, which runs code when it is loaded: remove it, or save it as safetensors."
+    message = "is a pickle, which can run code when it is loaded: remove it, or save it as safetensors."
     return [Problem("pickles", str(name), message) for name in pushed_files(folder) if name.suffix in _PICKLES]
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Softmax attention: the mixers `full` and `sliding`, and attention from a decoder to an encoder."""
+"""Softmax attention: the mixers `full` and `sliding`, and cross-attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -125,11 +125,13 @@ class Attention(nn.Module):
         self.k_norm = build_qk_norm(config, config.num_key_value_heads)
         self.norms_heads_together = config.qk_norm_scope == "all"
         self.has_sinks = config.attention_sinks
-        if self.has_sinks:  # attention functions of the library take a layer that has the attribute for one with sinks
+        if (
+            self.has_sinks
+        ):  # attention functions of transformers take a layer that has the attribute for one with sinks
             self.sinks = nn.Parameter(torch.empty(config.num_attention_heads))
 
     def init_parameters(self) -> None:
-        """Draw the sinks as the library draws those of GPT-OSS."""
+        """Draw the sinks as transformers draws those of GPT-OSS."""
         if self.has_sinks:
             init.normal_(self.sinks, mean=0.0, std=self.config.initializer_range)
 
@@ -201,7 +203,7 @@ class Attention(nn.Module):
             kwargs["softcap"] = self.softcap
         is_causal = self.is_causal if is_causal is None else is_causal
         if self.sliding_window is not None:
-            # The number that the library's flash functions take is exclusive: they look back `sliding_window - 1`.
+            # The number that transformers' flash functions take is exclusive: they look back `sliding_window - 1`.
             kwargs["sliding_window"] = self.sliding_window if is_causal else self.sliding_window + 1
         if position_bias is not None:
             kwargs["position_bias"] = position_bias
@@ -241,7 +243,7 @@ class SlidingAttention(Attention):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         key, value = super()._keys_and_values(hidden_states, position_embeddings, cache, source_states, kwargs)
         if self.sliding_window == 1 and cache is not None:
-            # The library's cache keeps the last `window - 1` keys as `keys[-window + 1 :]`, which is all of them here.
+            # transformers' cache keeps the last `window - 1` keys as `keys[-window + 1 :]`, which is all of them here.
             length = hidden_states.shape[1]
             key, value = key[:, :, -length:], value[:, :, -length:]
         return key, value
@@ -288,13 +290,15 @@ def crossed_states(
     """
     if not isinstance(cache, EncoderDecoderCache):
         if source_states is None:
-            raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
+            raise ValueError(
+                "cross-attention needs encoder_hidden_states, or a cache that contains its keys and values."
+            )
         return project(source_states)
     if cache.is_updated.get(layer_idx):
         layer: Any = cache.cross_attention_cache.layers[layer_idx]
         return layer.keys, layer.values
     if source_states is None:
-        raise ValueError("attention to an encoder needs its states, or a cache that holds them.")
+        raise ValueError("cross-attention needs encoder_hidden_states, or a cache that contains its keys and values.")
     cache.is_updated[layer_idx] = True
     return cache.cross_attention_cache.update(*project(source_states), layer_idx)
 

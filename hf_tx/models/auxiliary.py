@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Auxiliary losses: terms that a part of a model adds to the loss in training, such as what balances the load of a
-router's experts (Shazeer et al., 2017, https://huggingface.co/papers/1701.06538).
+"""Auxiliary losses: terms that a part of a model adds to the loss in training, such as load balancing of a router
+(Shazeer et al., 2017, https://huggingface.co/papers/1701.06538).
 
-A part declares the names of its terms in an attribute `auxiliary_losses`. It is then called with a keyword `losses`,
-which is left out where nobody collects them, and adds each term with its factor, once in every call:
+A part declares the names of its terms in an attribute `auxiliary_losses`. It is then called with an argument `losses`,
+except if they are not collected, and adds each term, multiplied with its factor, once per call:
 
 ```python
 >>> import torch
@@ -22,13 +22,13 @@ which is left out where nobody collects them, and adds each term with its factor
 
 ```
 
-Parts are mixers, attention to an encoder, feed-forward layers, the norms of layers and of the stack, and position
-schemes in `embed()`. Norms of queries and keys, and those of heads, are called without `losses`.
+Parts are mixers, cross-attention, feed-forward layers, the norms of layers and of the stack, and position schemes in
+`embed()`. Norms of queries and keys, and those of heads, are called without `losses`.
 
-Terms of one name are added up over the layers. The output of a model has them as `aux_losses`, and in training a head
-adds them to its loss. There a term counts as the mean over the tokens of a call: where `num_items_in_batch` divides
-the summed loss, the term is weighted by the share of these items that the call has, so that gradient accumulation and
-several processes give what one large batch gives.
+Terms with the same name are summed over the layers. The output of a model has them as `aux_losses`, and in training a
+head adds them to its loss. A term is a mean over the tokens of a call: if `num_items_in_batch` divides the summed
+loss, the term is weighted by the share of these items in the call, so that gradient accumulation and several processes
+give the same result as one large batch. `TxTrainer` logs each term as `aux_loss_` and its name.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,10 +40,10 @@ from .losses import IGNORE
 
 
 class AuxiliaryLosses:
-    """The terms of one call. It is made for a call and belongs to it, so that nothing is shared between calls.
+    """The terms of one call. Every call creates its own object, so that nothing is shared between calls.
 
     Args:
-        names: names of the terms that may be added.
+        names: names of the terms that can be added.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ def call_part(part: Callable[..., Any], losses: AuxiliaryLosses | None, *inputs:
 
 
 def added(*several: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor] | None:
-    """Return the sums by name of the terms of several stacks, or None where none has any."""
+    """Return the sums of the terms of several stacks by name, or None if there are none."""
     losses = AuxiliaryLosses(name for terms in several for name in terms or ())
     for terms in several:
         for name, value in (terms or {}).items():
@@ -103,7 +103,7 @@ def with_auxiliary(
     num_items_in_batch: torch.Tensor | int | None,
     training: bool,
 ) -> torch.Tensor | None:
-    """Return the loss of a head with the auxiliary losses of its stack, in training; else as it is.
+    """Return the loss of a head plus the auxiliary losses of its stack in training, or the loss alone in evaluation.
 
     Args:
         loss: *Shape:* `()`, floating point; or None.

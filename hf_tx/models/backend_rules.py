@@ -1,11 +1,12 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Which attention backend computes which mechanism.
 
-A backend computes what the config asks for, or it is refused with the layer, the feature and who can. What the config
-alone decides is checked when a model is built and when its backend is switched; what depends on a call is checked
-before its first layer. All backends compute padding, causal and bidirectional layers, windows and shared heads.
+A backend computes what the config defines, or raises an error that names the layer, the feature and other backends.
+What only depends on the config is checked when a model is created and when its backend is changed; what depends on a
+call is checked before its first layer. All backends support padding, causal and bidirectional layers, windows and
+shared heads.
 
-The backend of a serving engine is another kind; see `serving`.
+The backends of serving engines are different; see `serving`.
 """
 
 import inspect
@@ -40,9 +41,9 @@ class Backend:
     """What a backend declares.
 
     Attributes:
-        computes: those of `FEATURES` that it has.
-        refuses: `refuses(layer, features)` may say why it cannot serve a layer with this config and these features,
-            although it has them; None when it can.
+        computes: the `FEATURES` that it supports.
+        refuses: `refuses(layer, features)` returns why the backend cannot compute a layer with this config and these
+            features, or None if it can.
         needs_band: whether it is made for layers whose keys lie in a band around the query, and leaves others to
             another backend.
         by_distance: whether it takes `position_bias` by distance, `(heads, queries + keys - 1)` with that of distance
@@ -68,7 +69,7 @@ def _backend(*computes: str, dense_masks: bool = False) -> Backend:
 
 def _refused_by_vllm(layer: Any, features: frozenset[str]) -> str | None:
     if layer.final_logit_softcapping is not None and layer.logit_scale != 1.0:
-        return "it applies final_logit_softcapping before logit_scale, and not after it"
+        return "it applies final_logit_softcapping before logit_scale instead of after it"
     return None
 
 
@@ -84,7 +85,7 @@ BACKENDS: dict[str, Backend] = {
     "paged|eager": Backend(frozenset({SINKS}), serves=True),
     "vllm": Backend(frozenset({SOFTCAP}), refuses=_refused_by_vllm, serves=True),
 }
-#: Those that others bring. What is registered later is registered by us or by a plug-in.
+#: Backends that hf_tx and plug-ins did not register.
 LIBRARY_BACKENDS = frozenset(BACKENDS)
 
 
@@ -99,13 +100,13 @@ def register_backend(
     by_distance: bool = False,
     dense_masks: bool = False,
 ) -> None:
-    """Register a backend in the library's own tables, so that it serves any model of the library, and say what it
-    computes. The library hands a backend without a mask function no mask at all, so both come together; only a serving
-    engine has none, see [`register_engine`].
+    """Register a backend in transformers' own tables, so that it serves any model of transformers, and say what it
+    computes. transformers hands a backend without a mask function no mask at all, so both come together; only a
+    serving engine has none, see [`register_engine`].
 
     Args:
         name: the name for `attn_implementation`.
-        attention: with the signature of the library's attention functions; what else it names is a keyword that a
+        attention: with the signature of transformers' attention functions; what else it names is a keyword that a
             call of a model may give it.
         mask: with that of its mask functions.
         refuses: see [`Backend`].
@@ -116,7 +117,7 @@ def register_backend(
         dense_masks: see [`Backend`].
 
     Raises:
-        ValueError: `computes` names what is no feature.
+        ValueError: if `computes` has an unknown feature.
     """
     if computes is None:
         computes = () if refuses is None else FEATURES[:-1]
@@ -128,16 +129,16 @@ def register_backend(
 
 
 def register_engine(name: str, computes: Collection[str] = ()) -> None:
-    """Declare that a name of the library's table of attention functions is that of a serving engine: it lays requests
-    end to end in one row, masks them and keeps their keys itself. No mask is made for it, and models that it cannot
-    serve refuse it.
+    """Declare that a name of transformers' table of attention functions is that of a serving engine: it puts
+    requests into one row, masks them and stores their keys itself. No mask is made for it, and models that it cannot
+    serve raise an error.
 
     Args:
         name: the name that the engine sets as `attn_implementation`.
         computes: see [`Backend`].
 
     Raises:
-        ValueError: `computes` names what is no feature.
+        ValueError: if `computes` has an unknown feature.
     """
     _check_features(name, computes)
     BACKENDS[name] = Backend(frozenset(computes), serves=True)
@@ -145,7 +146,10 @@ def register_engine(name: str, computes: Collection[str] = ()) -> None:
 
 def _check_features(name: str, computes: Collection[str]) -> None:
     if unknown := set(computes) - set(FEATURES):
-        raise ValueError(f"backend {name!r}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+        raise ValueError(
+            f"backend {name!r}: computes has the unknown features {sorted(unknown)}; the features are "
+            f"{', '.join(FEATURES)}."
+        )
 
 
 def _known(backend: str) -> Backend:
@@ -185,7 +189,7 @@ def has_band(config: Any, layer_idx: int) -> bool:
 
 
 def _lacks(backend: Backend, config: Any, layer_idx: int) -> str | None:
-    """Say what a backend lacks for a layer, or return None."""
+    """Return what a backend does not support in a layer, or None."""
     features = layer_features(config, layer_idx)
     for feature in features:
         if feature not in backend.computes:
@@ -199,7 +203,7 @@ def _lacks(backend: Backend, config: Any, layer_idx: int) -> str | None:
 
 
 def refusal(config: Any, backend: str) -> str | None:
-    """Say why the backend cannot serve the config, or return None when it can.
+    """Return why the backend cannot compute the config, or None if it can.
 
     Args:
         config: the config of a stack, or one with stacks as its sub-configs.
@@ -213,13 +217,14 @@ def refusal(config: Any, backend: str) -> str | None:
     known = _known(backend)
     if not known.serves and backend not in ALL_MASK_ATTENTION_FUNCTIONS:
         return (
-            f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one of the "
+            f"attn_implementation={backend!r} has no mask function, so padding would be ignored; register one with "
+            "the "
             f"same name: transformers.AttentionMaskInterface.register({backend!r}, ...)"
         )
     attentions = [idx for idx in config.distinct_layers if MIXERS.get(config.mixers[idx]).is_attention]
     lacks, layer_idx = None, 0
     if known.needs_band and attentions and not any(has_band(config, idx) for idx in attentions):
-        lacks, layer_idx = "it computes bands, and no layer has one", attentions[0]
+        lacks, layer_idx = "it only computes layers with a band (windows, chunks), and no layer has one", attentions[0]
     for idx in config.distinct_layers if config.crosses_by_scores or known.serves else attentions:
         if lacks is None:
             lacks, layer_idx = _lacks(known, config, idx), idx
@@ -254,22 +259,25 @@ def is_served(config: Any, backend: str, cache: Any) -> bool:
         cache: that of the call, or None.
 
     Raises:
-        ValueError: continuous batching cannot compute a layer, or the backend is for that only and the call is not.
+        ValueError: if continuous batching cannot compute a layer, or the call is not one of continuous batching, but
+            the backend is only for that.
     """
     if is_paged(cache):
         check_continuous_batching(config, backend)
         return True
     if backend.startswith("paged|"):
         name = backend.removeprefix("paged|")
-        raise ValueError(f"attn_implementation={backend!r} serves generate_batch() only; use {name!r} for this call.")
+        raise ValueError(
+            f"attn_implementation={backend!r} only works in generate_batch(); use {name!r} for this call."
+        )
     return _known(backend).serves
 
 
 def check_continuous_batching(config: Any, backend: str) -> None:
-    """Refuse to batch continuously what pages or the backend cannot compute, before any request is taken.
+    """Check that continuous batching and the backend can compute the model, before any request is accepted.
 
     Raises:
-        ValueError: with the layer, the feature and who can.
+        ValueError: if not; the message names the layer, the feature and other backends.
     """
     if reason := refusal(config, _paged(backend)):
         raise ValueError(f"{reason}.")
@@ -280,7 +288,7 @@ def _paged(backend: str) -> str:
 
 
 def gives_weights(backend: str) -> bool:
-    """Whether the backend returns the attention weights beside the output."""
+    """Whether the backend also returns the attention weights."""
     return WEIGHTS in _known(backend).computes
 
 
@@ -301,14 +309,14 @@ def reads_bands(backend: str) -> bool:
 
 
 def check_training(stack: Any, backend: str) -> None:
-    """Refuse a backend that cannot run or train a stack, before its first layer.
+    """Check that a backend can run or train a stack, before its first layer.
 
     Args:
         stack: the model; in training mode or not, on its device.
         backend: name of its attention implementation.
 
     Raises:
-        ValueError: with the feature and who can compute it.
+        ValueError: if not; the message names the feature and other backends.
     """
     if backend != "flex_attention":
         return

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""One layer of a stack: a sequence mixer, attention to an encoder if there is one, and a feed-forward layer."""
+"""One layer of a stack: a sequence mixer, cross-attention in encoder-decoders, and a feed-forward layer."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from .norms import build_norm
 
 
 class TxBlock(GradientCheckpointingLayer):
-    """A residual layer whose norms stand where the config says.
+    """A residual layer whose norms are placed as the config defines.
 
     With `norm_position`
 
@@ -25,15 +25,15 @@ class TxBlock(GradientCheckpointingLayer):
     - `residual_post`: `x + norm(f(x))` (Liu et al., 2021, https://huggingface.co/papers/2111.09883; OLMo 2),
     - `sandwich`: `x + norm(f(norm(x)))` (Ding et al., 2021, https://huggingface.co/papers/2105.13290).
 
-    With `residual=False` the sum is `f` alone: a layer replaces what it reads.
-    With `parallel_residual` mixer and feed-forward layer read the same input and are added together (GPT-J, PaLM).
+    With `residual=False` the result is `f` alone, without the input.
+    With `parallel_residual` mixer and feed-forward layer have the same input and are added together (GPT-J, PaLM).
 
     Args:
         config: config of this layer.
         layer_idx: index of the layer.
         backend_config: the model's config, whose `_attn_implementation` names the backend.
         is_causal: whether the mixer is causal.
-        crosses: whether the layer attends to an encoder.
+        crosses: whether the layer has cross-attention.
 
     Attributes:
         auxiliary_losses: names of the terms that its parts add to the loss.

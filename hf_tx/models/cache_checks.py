@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Whether a cache belongs to the inputs that come with it. A decoding step looks at shapes only."""
+"""Checks that a cache belongs to the inputs of a call. A decoding step only compares shapes."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def check_cache(cache: Cache, windows: list[int | None], heads: list[tuple[int, 
     grows = getattr(cache, "layer_class_to_replicate", None) is not None
     if len(layers) > len(windows) or (len(layers) < len(windows) and not grows):
         raise ValueError(
-            f"the cache has {len(layers)} layers and the model {len(windows)}: it belongs to another model."
+            f"the cache has {len(layers)} layers, but the model has {len(windows)}: it belongs to another model."
         )
     for idx, (layer, window, (key_heads, head_dim)) in enumerate(zip(layers, windows, heads, strict=False)):
         # Static layers keep their window under the name of their length, which may be the shorter of the two.
@@ -62,18 +62,18 @@ def check_cache(cache: Cache, windows: list[int | None], heads: list[tuple[int, 
         keys = getattr(layer, "keys", None) if layer.is_initialized else None
         if keys is not None and keys.ndim == 4 and keys.shape[3] != head_dim:
             raise ValueError(
-                f"layer {idx}: the cache has heads of {keys.shape[3]} features and the model of {head_dim}: it "
+                f"layer {idx}: the cache has heads of {keys.shape[3]} features, but the model of {head_dim}: it "
                 "belongs to another model."
             )
         if keys is not None and keys.ndim == 4 and not _is_share(keys.shape[1], key_heads):
             raise ValueError(
-                f"layer {idx}: the cache has {keys.shape[1]} key heads and the model {key_heads}: it belongs to "
+                f"layer {idx}: the cache has {keys.shape[1]} key heads, but the model has {key_heads}: it belongs to "
                 "another model."
             )
         held = _rows_held(layer, rows)
         if held != rows:
             raise ValueError(
-                f"the cache holds {held} rows and the input has {rows}: begin with a new cache, or repeat or select "
+                f"the cache has {held} rows, but the input has {rows}: begin with a new cache, or repeat or select "
                 "its rows (batch_repeat_interleave, batch_select_indices)."
             )
     if layers and all(layer.is_initialized for layer in layers) and not is_tracing():
@@ -112,10 +112,11 @@ def check_room(cache: Cache, windows: list[int | None], held: int, length: int) 
         size = getattr(layer, "max_cache_len", None)
         if size is None or isinstance(layer, LinearAttentionCacheLayerMixin):
             continue
-        # A layer with a window drops what is behind it, and needs no more room than that.
+        # A layer with a window drops older tokens, and does not need more space.
         if size < held + length and not (layer.is_sliding and window is not None and size >= window):
             raise ValueError(
-                f"the static cache has room for {size} tokens; it holds {held}, and the input has {length}: build it "
+                f"the static cache has space for {size} tokens, of which {held} are used, but the input has "
+                f"{length}: build it "
                 f"with max_cache_len >= {held + length}."
             )
 
@@ -147,15 +148,14 @@ def check_source(cache: EncoderDecoderCache, mixer: Any, source: torch.Tensor, t
         keys = mixer.project_source(source)[0]
     layer: Any = cache.cross_attention_cache.layers[0]
     held = layer.keys
-    if getattr(layer, "is_compileable", False):  # with room for a longer source
+    if getattr(layer, "is_compileable", False):  # with space for a longer source
         held = held[:, :, : keys.shape[2]]
     same = held.shape == keys.shape
     if same and not training and may_look_at(keys):
         same = bool((held.to(keys) - keys).abs().amax() <= _SAME_SOURCE * keys.abs().amax())
     if not same:
         raise ValueError(
-            f"the cache was filled from another source (its keys have the shape {tuple(held.shape)}, those of "
-            f"encoder_hidden_states {tuple(keys.shape)}): what it holds of the decoder belongs to that one too. Begin "
-            "with a new cache."
+            f"the cache was filled with other encoder_hidden_states (its keys have the shape {tuple(held.shape)}, "
+            f"those of this call {tuple(keys.shape)}). Begin with a new cache for another source."
         )
     memory._hf_tx_source = source

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The config of one stack of layers: what an encoder and a decoder have in common."""
+"""The config of one stack of layers, with the fields that encoders and decoders have in common."""
 
 import copy
 import dataclasses
@@ -39,104 +39,104 @@ from .version import __version__
 
 @strict
 class TxStackConfig(TxConfigMixin, PreTrainedConfig):
-    r"""Config of one stack of layers: what an encoder and a decoder have in common.
+    r"""Config of one stack of layers, with the fields that encoders and decoders have in common.
 
-    Every field is checked, and so is every unknown or misspelt key. Fields that differ from layer to layer are given
-    by `per_layer_config={layer: {field: value}}`, as in all configs of the library.
+    Every field is checked, and an unknown or misspelled key raises an error. Fields that differ between layers are set
+    with `per_layer_config={layer: {field: value}}`, as in all configs of transformers.
 
     Args:
         vocab_size: number of tokens.
-        hidden_size: features of a position.
-        embedding_size: features of an embedding, projected to `hidden_size` when they differ (ELECTRA). Default:
+        hidden_size: number of features of the hidden states.
+        embedding_size: number of features of the embeddings, which are projected to `hidden_size` (ELECTRA). Default:
             `hidden_size`.
-        embedding_projection: what is projected: the `sum` of all embeddings, normalised, with a bias (ELECTRA); or the
-            `tokens` alone, before anything is added, and without one (OPT).
+        embedding_projection: which embeddings are projected: the normalized `sum` of all embeddings, with a bias
+            (ELECTRA), or only the `tokens`, before others are added, without a bias (OPT).
         output_projection: project the output of the stack to `embedding_size`, without a bias, so that a head can be
             tied (OPT).
         num_hidden_layers: number of layers.
-        mixers: the mixer of every layer: a list with one name a layer, or a pattern such as `"sliding*5,full"`, which
-            is repeated over the depth. Attention: `full`, `sliding`, `chunked`, `dilated`, `global_local`. Linear in
-            the length: `linear`, `retention`, `gated_linear`, `delta`, `gated_delta`. Recurrent: `rnn`, `lstm`, `gru`.
-        mixer_options: options of a mixer by its name, for mixers that have any.
-        sliding_window: causal: how many keys a query of a `sliding` layer sees, itself included. Bidirectional: how
-            far it sees on each side.
+        mixers: the mixer of every layer: a list with one name per layer, or a pattern such as `"sliding*5,full"`,
+            which is repeated over the depth. Attention: `full`, `sliding`, `chunked`, `dilated`, `global_local`.
+            Linear in the length: `linear`, `retention`, `gated_linear`, `delta`, `gated_delta`. Recurrent: `rnn`,
+            `lstm`, `gru`.
+        mixer_options: options of mixers, by the name of the mixer.
+        sliding_window: window of `sliding` layers. In a decoder, the number of keys that a query sees, including its
+            own. In an encoder, the number of keys on each side.
         num_attention_heads: number of query heads.
         num_key_value_heads: number of key and value heads. Default: `num_attention_heads`.
-        head_dim: features of a head. Default: `hidden_size / num_attention_heads`.
+        head_dim: number of features per head. Default: `hidden_size / num_attention_heads`.
         attention_bias: whether the query, key and value projections have a bias.
-        attention_out_bias: whether the output projection has one. Default: `attention_bias`.
+        attention_out_bias: whether the output projection has a bias. Default: `attention_bias`.
         attention_scale: factor of the scores. Default: `head_dim ** -0.5`.
-        attn_logit_softcapping: bounds the scores smoothly at this value.
-        attention_sinks: every head has a learned logit that takes part in the softmax and has no value, so that a
-            query may attend to nothing (GPT-OSS).
-        qk_norm: normalise queries and keys.
-        qk_norm_scope: what that norm is of: each `head`, with one weight for all; the `heads`, each with a weight of
-            its own and no bias (Cohere, StableLM); or `all` heads together (OLMo 2).
+        attn_logit_softcapping: soft limit of the scores.
+        attention_sinks: every head has a learned logit in the softmax, without a value, so that a query can attend to
+            nothing (GPT-OSS).
+        qk_norm: normalize queries and keys.
+        qk_norm_scope: scope of this norm: every `head`, with one weight for all heads; the `heads`, each with its own
+            weight and no bias (Cohere, StableLM); or `all` heads together (OLMo 2).
         position_type: `none`; `sinusoidal` or `learned`, which are added to the embeddings; `relative` (T5), `alibi`
-            or `rope`, which act on attention; or `learned_relative`, both (MPNet). Default: `rope` when a layer is
-            attention, else `none`.
-        position_options: options of a position scheme by its name, for schemes that have any.
-        rope_parameters: as in the library, `partial_rotary_factor` included; or one such dict for each of
-            `full_attention` and `sliding_attention`. Only configs with layers that rotate have this attribute.
-        rope_interleaved: rotate neighbouring features (GPT-J), not halves (Llama).
+            or `rope`, which affect attention; or `learned_relative`, which is both (MPNet). Default: `rope` if a layer
+            is attention, or else `none`.
+        position_options: options of position schemes, by the name of the scheme.
+        rope_parameters: as in transformers, including `partial_rotary_factor`; or one such dict for each of
+            `full_attention` and `sliding_attention`. Only configs with rotary positions have this attribute.
+        rope_interleaved: rotate neighboring features (GPT-J), not halves (Llama).
         relative_attention_num_buckets: buckets of `relative`.
         relative_attention_max_distance: distance at which the buckets of `relative` end.
-        relative_attention_per_layer: every layer has biases of its own in `relative` (UMT5), not all the same.
+        relative_attention_per_layer: every layer has its own `relative` biases (UMT5).
         sinusoidal_type: order and wavelengths of `sinusoidal`: `interleaved` (the paper), `concatenated` (Marian) or
             `tensor2tensor` (fairseq).
-        max_position_embeddings: number of positions; a hard limit for `learned` ones.
+        max_position_embeddings: number of positions; a hard limit for `learned` positions.
         position_offset: index of the first position in the table of `learned` (OPT, BART: 2), or its number in
             `sinusoidal` (M2M-100).
         type_vocab_size: number of token types, 0 for none.
-        embedding_norm: normalise the embeddings.
+        embedding_norm: normalize the embeddings.
         embedding_scale: factor of the token embeddings.
         norm_type: `layernorm`, `rmsnorm`, `dyt` or `none`.
-        norm_options: options of a norm by its name, for norms that have any.
+        norm_options: options of norms, by the name of the norm.
         norm_position: `pre`, `post`, `residual_post` (OLMo 2, Swin v2) or `sandwich`; see [`TxBlock`].
-        mixer_norm: whether a mixer has the norm before it. With an `embedding_norm`, the first layer can do without
+        mixer_norm: whether a mixer has a norm before it. With an `embedding_norm`, the first layer does not need it
             (ModernBERT): `per_layer_config={0: {"mixer_norm": False}}`.
         norm_eps: added to the variance.
-        norm_affine: whether norms have a weight (OLMo: none).
+        norm_affine: whether norms have a weight (OLMo: False).
         norm_bias: whether `layernorm` and `dyt` have a bias.
         norm_unit_offset: `rmsnorm` scales by `1 + weight` (Gemma).
-        final_norm: normalise the output of the stack. Default: unless `norm_position` is `post`.
-        parallel_residual: mixer and feed-forward layer read the same input.
-        parallel_shared_norm: they share one norm (GPT-J) instead of having one each (GPT-NeoX).
-        residual: whether a layer adds to what it reads, or replaces it (the classic recurrent networks).
-        residual_multiplier: factor of what a layer adds.
+        final_norm: normalize the output of the stack. Default: True unless `norm_position` is `post`.
+        parallel_residual: mixer and feed-forward layer have the same input.
+        parallel_shared_norm: they share one norm (GPT-J) instead of one norm each (GPT-NeoX).
+        residual: whether layers have residual connections (False for classic recurrent networks).
+        residual_multiplier: factor of the output of a layer before it is added.
         ffn_type: `mlp`, `glu` or `none`.
-        ffn_options: options of a feed-forward layer by its name, for those that have any.
-        hidden_act: activation, by the library's name.
-        intermediate_size: features inside the feed-forward layer. Default: `4 * hidden_size`.
-        mlp_bias: whether its projections have a bias.
+        ffn_options: options of feed-forward layers, by the name of the layer.
+        hidden_act: name of the activation in transformers.
+        intermediate_size: number of features inside the feed-forward layer. Default: `4 * hidden_size`.
+        mlp_bias: whether the projections of the feed-forward layer have a bias.
         attention_dropout: dropout of the attention weights.
-        hidden_dropout: dropout of what a layer adds.
+        hidden_dropout: dropout of the output of a layer, before it is added.
         embedding_dropout: dropout of the embeddings. Default: `hidden_dropout`.
         ffn_dropout: dropout inside the feed-forward layer.
-        layerdrop: probability that a layer is left out in training (Fan et al., 2019,
-            https://huggingface.co/papers/1909.11556). Its weights then have no gradient, which
-            `DistributedDataParallel` has to be told by `find_unused_parameters`.
+        layerdrop: probability that a layer is skipped in training (Fan et al., 2019,
+            https://huggingface.co/papers/1909.11556). Its weights then have no gradient, so
+            `DistributedDataParallel` needs `find_unused_parameters`.
         classifier_dropout: dropout before a classifier. Default: `hidden_dropout`.
         initializer_range: standard deviation of initial weights. Narrow models learn faster with
             `hidden_size**-0.5`, and an `embedding_scale` of `hidden_size**0.5`.
         tie_word_embeddings: the head uses the weights of the embeddings.
-        lm_head_bias: whether a language-model head has a bias.
+        lm_head_bias: whether a language modeling head has a bias.
         logit_scale: factor of the logits.
-        final_logit_softcapping: bounds the logits smoothly at this value.
-        pad_token_id: id of padding.
-        bos_token_id: id that begins a text.
-        eos_token_id: id, or ids, that end one.
+        final_logit_softcapping: soft limit of the logits.
+        pad_token_id: id of the padding token.
+        bos_token_id: id of the token that begins a text.
+        eos_token_id: id, or ids, of the tokens that end a text.
         hf_tx_version: the version that wrote the config.
-        plugins: distribution and version of the plug-ins that the names above belong to, by vendor. Derived; a config
-            from a file names what to install.
-        origin: where converted weights come from: the library's `model_type`, `architecture` and `config`. Provenance,
-            which the model never reads.
+        plugins: distribution and version of the plug-ins that the names above belong to, by prefix. Derived.
+        origin: where converted weights come from: `model_type`, `architecture` and `config` of transformers. The model
+            does not use it.
 
     Raises:
-        ValueError: an unknown keyword.
-        ImportError: a plug-in is missing, or cannot be used.
-        StrictDataclassError: a field of the wrong type, or a value that breaks a rule; the message names field, value
-            and rule.
+        ValueError: if a keyword is unknown.
+        ImportError: if a plug-in is missing, or cannot be loaded.
+        StrictDataclassError: if a field has the wrong type or an invalid value; the message names field, value and
+            rule.
     """
 
     vocab_size: int = 32_000
@@ -160,7 +160,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     qk_norm_scope: str = "head"
     position_type: str | None = None
     position_options: dict[str, dict[str, Any]] | None = None
-    # With a factory, dataclasses leave no class attribute behind, so that a config without rope can lack it.
+    # With a factory, there is no class attribute, so that a config without rope does not have the field.
     rope_parameters: RopeParameters | dict | None = dataclasses.field(default_factory=lambda: None)
     rope_interleaved: bool = False
     relative_attention_num_buckets: int = 32
@@ -244,7 +244,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         attends = [MIXERS.get(name).is_attention for name in self.mixers]
         if self.position_type is None:
             self.position_type = "rope" if any(attends) else "none"
-        # The library fills in what is missing, and the dict is the caller's.
+        # transformers fills in what is missing, and the dict is the caller's.
         self.rope_parameters = copy.deepcopy(self.rope_parameters)
         check_rope_nesting(self.rope_parameters, list(itertools.compress(self.layer_types, attends)))
         if kwargs.get("per_layer_config") is not None:
@@ -257,7 +257,10 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         if "rope" not in self.layer_positions:
             types = ", ".join(sorted(set(self.layer_positions)))
             require(
-                not asked_for_rope, "rope_parameters", asked_for_rope, f"no layer rotates: position_type is {types}"
+                not asked_for_rope,
+                "rope_parameters",
+                asked_for_rope,
+                f"no layer has rotary positions: position_type is {types}",
             )
             del self.rope_parameters  # clients take a config that has it for one that rotates
         require(
@@ -271,12 +274,12 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
                 [unversioned(name) for name in stored_layer_types] == [unversioned(name) for name in self.layer_types],
                 "layer_types",
                 stored_layer_types,
-                f"contradicts mixers = {self.mixers}, which give {self.layer_types}; leave layer_types out",
+                f"does not fit mixers = {self.mixers}, which have {self.layer_types}; leave layer_types out",
             )
         self.plugins = used_plugins(self._names())
 
     def _names_to_be(self, overrides: Any) -> list[str]:
-        """Names that a plug-in may have, before the library takes over what differs from layer to layer."""
+        """Names that a plug-in may have, before transformers takes over what differs from layer to layer."""
         fields = [vars(self), *(overrides.values() if isinstance(overrides, dict) else ())]
         kinds = [registry.kind for registry in self.registries]
         values = [own.get(kind) for own in fields if isinstance(own, dict) for kind in kinds]
@@ -300,7 +303,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
     # ---------------------------------------------------------------------------------------------- derived facts
     @property
     def layer_types(self) -> list[str]:
-        """The library's name of every layer's cache, derived from `mixers`."""
+        """The name in transformers of every layer's cache, derived from `mixers`."""
         return [MIXERS.get(mixer).layer_type for mixer in self.mixers]
 
     @property
@@ -419,7 +422,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
 
     # ----------------------------------------------------------------------------------------------------- checks
     def validate_layer_type(self) -> None:
-        """Layer types are derived from the registry, so the library's closed list does not apply."""
+        """Layer types are derived from the registry, so transformers' closed list does not apply."""
 
     def validate_architecture(self) -> None:
         """Check every rule that one field, or several together, must keep."""
@@ -433,7 +436,7 @@ class TxStackConfig(TxConfigMixin, PreTrainedConfig):
         check_positions(self)
 
     def validate_rope(self) -> None:
-        """Check the rope parameters: the library's rules, and those on which it only warns."""
+        """Check the rope parameters: transformers' rules, and those on which it only warns."""
         parameters = getattr(self, "rope_parameters", None) or {}
         nested = self.nested_rope_parameter_keys(parameters)
         for flat in [parameters[key] for key in nested] or [parameters]:

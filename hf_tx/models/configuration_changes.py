@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What becomes of a stored config when its mixers change: settings go with the layers that read them."""
+"""Changes of the mixers of a stored config, which also remove settings that no layer uses any more."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def without_idle(stored: dict[str, Any], names: list[str]) -> dict[str, Any]:
     kept = dict(stored)
     by_layer = stored.get("per_layer_config") or {}
     if not isinstance(by_layer, dict) or not all(_is_layer(layer, by_layer[layer], mixers) for layer in by_layer):
-        return kept  # refused when the config is built
+        return kept  # raises an error when the config is created
     scores = crosses_by_scores(kept.get("cross_mixer"), kept.get("cross_attention_hidden_size"))
     overrides = {
         layer: own for layer, fields in by_layer.items() if (own := _read_by(mixers[int(layer)], fields, scores))

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The rules that the fields of a config must keep, alone and together. Every message names field, value and rule."""
+"""The rules for the fields of a config. Every message names field, value and rule."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from .mixers import CROSS_MIXERS, MIXERS
 from .norms import NORMS
 from .parts import PartRegistry
-from .positions import POSITIONS, SINUSOIDS, RelativePositions
+from .positions import POSITIONS, SINUSOIDS
 from .registry import require as require
 from .registry import require_known as require_known
 
@@ -130,7 +130,7 @@ def check_mixers(config: Any) -> None:
         layers = [config.layer_config(idx) for idx in config.distinct_layers]
         for (field, neutral), layer in itertools.product(OF_SCORES.items(), layers):
             value = getattr(layer, field)
-            require(value == neutral, field, value, f"no layer has scores: the mixers are {', '.join(used)}")
+            require(value == neutral, field, value, f"no layer has attention scores: the mixers are {', '.join(used)}")
 
 
 def check_layer(config: Any, mixer: str) -> None:
@@ -175,9 +175,7 @@ def check_blocks(config: Any) -> None:
         rule = f"needs norm_type = {_either(able)}, not {config.norm_type!r}"
         require(norm.of_heads is not None, "qk_norm_scope", scope, rule)
     if not config.norm_affine:
-        require(
-            scope != "heads", "norm_affine", False, "heads without weights share their norm: qk_norm_scope = 'head'"
-        )
+        require(scope != "heads", "norm_affine", False, "norms without weights need qk_norm_scope = 'head'")
         require(not config.norm_unit_offset, "norm_affine", False, "needs norm_unit_offset = False")
         biased = config.norm_bias and "norm_bias" in norm.reads
         require(not biased, "norm_affine", False, f"needs norm_bias = False with norm_type = {config.norm_type!r}")
@@ -221,15 +219,14 @@ def check_positions(config: Any) -> None:
         attends = any(MIXERS.get(mixer).is_attention for mixer in config.mixers)
         taken = name == "none" or (name in config.layer_positions and (attends or not scheme.has_bias))
         mixers = ", ".join(dict.fromkeys(config.mixers))
-        require(taken, "position_type", name, f"no layer is attention that takes it: the mixers are {mixers}")
+        require(taken, "position_type", name, f"no layer is attention that uses it: the mixers are {mixers}")
         require(
             not scheme.has_embedding or len(types) == 1,
             "position_type",
             sorted(types),
-            f"{name!r} is added to the embeddings and cannot belong to some layers only",
+            f"{name!r} is added to the embeddings, so it must be the same for all layers",
         )
-    schemes = [POSITIONS.get(name) for name in types]
-    if any(issubclass(scheme.module, RelativePositions) for scheme in schemes):
+    if any("relative_attention_num_buckets" in POSITIONS.get(name).reads for name in types):
         buckets, far = config.relative_attention_num_buckets, config.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 4 == 0, "relative_attention_num_buckets", buckets, "must be a multiple of 4"
@@ -286,7 +283,7 @@ def check_rope(config: Any, parameters: dict[str, Any]) -> None:
         fits = factors is None or (
             isinstance(factors, list) and len(factors) == size // 2 and all(map(_is_positive, factors))
         )
-        rule = f"must be a list of {size // 2} factors, one a frequency, above 0"
+        rule = f"must be a list of {size // 2} factors above 0, one per frequency"
         require(fits, f"rope_parameters[{key!r}]", factors, rule)
     for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
         if parameters.get(low) is not None and parameters.get(high) is not None:
@@ -295,7 +292,7 @@ def check_rope(config: Any, parameters: dict[str, Any]) -> None:
 
 
 def check_rope_nesting(parameters: Any, layer_types: list[str]) -> None:
-    """Check that rope parameters are one flat dict, or one dict for each type of layer and nothing beside them."""
+    """Check that rope parameters are one flat dict, or one dict for each type of layer and nothing else."""
     items = (parameters or {}).items()
     if not any(isinstance(value, dict) or key.endswith("_attention") for key, value in items):
         return
@@ -303,11 +300,11 @@ def check_rope_nesting(parameters: Any, layer_types: list[str]) -> None:
         require_known("rope_parameters", key, dict.fromkeys(layer_types))
         require(isinstance(value, dict), f"rope_parameters[{key!r}]", value, "must be a dict of parameters")
     missing = [kind for kind in dict.fromkeys(layer_types) if kind not in parameters]
-    require(not missing, "rope_parameters", list(parameters), f"lacks the parameters of {', '.join(missing)}")
+    require(not missing, "rope_parameters", list(parameters), f"has no parameters for {', '.join(missing)}")
 
 
 def check_per_layer_config(overrides: Any, mixers: list[str]) -> None:
-    """Check what `per_layer_config` changes, before the library takes it over."""
+    """Check what `per_layer_config` changes, before transformers takes it over."""
     require(isinstance(overrides, dict), "per_layer_config", overrides, "must be a dict of layer to {field: value}")
     for layer, fields in overrides.items():
         numbered = str(layer).isdecimal() and int(layer) < len(mixers)
@@ -315,7 +312,12 @@ def check_per_layer_config(overrides: Any, mixers: list[str]) -> None:
         require(isinstance(fields, dict), f"per_layer_config[{layer}]", fields, "must be a dict of field to value")
         for field, value in fields.items():
             known = ", ".join(PER_LAYER_FIELDS)
-            require(field in PER_LAYER_FIELDS, "per_layer_config", field, f"only these may differ: {known}")
+            require(
+                field in PER_LAYER_FIELDS,
+                "per_layer_config",
+                field,
+                f"only these fields can differ between layers: {known}",
+            )
             optional = field in ("attention_scale", "attn_logit_softcapping", "sliding_window")
             require(value is not None or optional, f"per_layer_config[{layer}][{field!r}]", None, "must have a value")
             if field == "sliding_window" and value is not None:
@@ -333,7 +335,7 @@ def check_labels(config: Any) -> None:
 
 def check_crosses(config: Any) -> None:
     """Check a decoder that attends to an encoder."""
-    rule = "is not defined for a decoder that attends to an encoder"
+    rule = "is not supported by a decoder with cross-attention"
     require(not config.parallel_residual, "parallel_residual", True, rule)
 
 
@@ -341,4 +343,4 @@ def check_alone(config: Any) -> None:
     """Check that a decoder without an encoder has nothing that needs one."""
     for field, neutral in (("cross_mixer", "full"), ("initial_state", "zero")):
         value = getattr(config, field)
-        require(value == neutral, field, value, "needs an encoder, and this decoder stands alone")
+        require(value == neutral, field, value, "needs an encoder, but this decoder has none")

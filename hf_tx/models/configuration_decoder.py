@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Config of a decoder: a causal stack, which generates."""
+"""Config of a decoder: a causal stack."""
 
 from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code
 
 @strict
 class TxDecoderConfig(TxStackConfig):
-    r"""Config of [`TxDecoderModel`] and its heads. The defaults give a Llama-like model.
+    r"""Config of [`TxDecoderModel`] and its heads. The defaults are those of a Llama-like model.
 
     Args:
-        cross_mixer: how the decoder of an encoder-decoder attends to its encoder: `full`, `additive` (Bahdanau) or
+        cross_mixer: cross-attention of the decoder of an encoder-decoder: `full`, `additive` (Bahdanau) or
             `multiplicative` (Luong).
-        cross_mixer_options: options of a cross mixer by its name, for those that have any.
-        cross_attention_hidden_size: features of that encoder's states. Default: `hidden_size`.
-        initial_state: what recurrent layers of the decoder of an encoder-decoder start from: `zero`, or `encoder`, a
-            learned map of the encoder's state of the first token (Bahdanau).
+        cross_mixer_options: options of cross mixers, by the name of the mixer.
+        cross_attention_hidden_size: number of features of the encoder states. Default: `hidden_size`.
+        initial_state: initial state of recurrent layers in the decoder of an encoder-decoder: `zero`, or `encoder`, a
+            learned projection of the encoder state of the first token (Bahdanau).
 
     All other arguments are those of [`TxStackConfig`].
 

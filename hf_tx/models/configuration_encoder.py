@@ -18,19 +18,20 @@ if TYPE_CHECKING:  # so that a config that is saved alone takes the model's code
 
 @strict
 class TxEncoderConfig(TxStackConfig):
-    r"""Config of [`TxEncoderModel`] and its heads. The defaults give a ModernBERT-like model.
+    r"""Config of [`TxEncoderModel`] and its heads. The defaults are those of a ModernBERT-like model.
 
     Args:
-        add_pooling_layer: the base model returns `pooler_output`, a projection of the first position or what
-            `pooler_pooling` says, which sequence classifiers then read (BERT).
-        pooler_act: activation of that projection.
-        pooler_pooling: what it projects: the `first` position; the `mean` of the real ones; or each real one, and the
-            mean is taken behind the activation (`late`; EuroBERT).
-        classifier_pooling: without a pooling layer, what a sequence classifier reads: the `first` position or the
-            `mean` of the real ones.
-        mlm_head_transform: the masked-LM head has a projection, an activation and a norm before the output (BERT).
-        classifier_transform: the classifiers, and question answering, have the same before theirs (ModernBERT).
-        transform_bias: whether that projection has a bias.
+        add_pooling_layer: the base model returns `pooler_output`, a projection of the pooled hidden states, which is
+            the input of sequence classifiers (BERT).
+        pooler_act: activation of this projection.
+        pooler_pooling: input of this projection: the `first` token, the `mean` of the tokens, or (`late`) every token,
+            with the mean after the activation (EuroBERT). Padding is ignored.
+        classifier_pooling: input of a sequence classifier without a pooling layer: the `first` token or the `mean` of
+            the tokens, without padding.
+        mlm_head_transform: the masked language modeling head has a projection, an activation and a norm before the
+            output layer (BERT).
+        classifier_transform: classifiers and question answering have the same before their output layer (ModernBERT).
+        transform_bias: whether this projection has a bias.
 
     All other arguments are those of [`TxStackConfig`].
 

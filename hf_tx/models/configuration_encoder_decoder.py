@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Config of an encoder-decoder: the configs of its two stacks, and what concerns both."""
+"""Config of an encoder-decoder: the configs of its two stacks, and the fields for both."""
 
 from .requirements import TRANSFORMERS  # noqa: F401  # first, since it says which version is needed
 
@@ -26,24 +26,24 @@ _SIZES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_va
 class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     r"""Config of [`TxEncoderDecoderModel`] and its heads.
 
-    Fields of the stacks are given in `encoder` and `decoder`, or with the prefix `encoder_` or `decoder_`.
+    Fields of the stacks are set in `encoder` and `decoder`, or with the prefix `encoder_` or `decoder_`.
 
     Args:
         encoder: config of the encoder, or a dict of its fields.
         decoder: config of the decoder, or a dict of its fields.
-        share_embeddings: encoder and decoder have the same token embeddings; they then need the same `vocab_size`.
-        tie_word_embeddings: the head uses the weights of the decoder's embeddings.
-        classifier_transform: a classifier of texts has a projection and a tanh before its output (BART, T5).
-        pad_token_id: id of padding. Default: the decoder's.
-        bos_token_id: id that begins a text. Default: the decoder's.
-        eos_token_id: id, or ids, that end one. Default: the decoder's.
-        decoder_start_token_id: id that the decoder begins with. Default: `pad_token_id`, as in T5.
+        share_embeddings: encoder and decoder share their token embeddings, and have the same `vocab_size`.
+        tie_word_embeddings: the head uses the weights of the embeddings of the decoder.
+        classifier_transform: a sequence classifier has a projection and a tanh before its output layer (BART, T5).
+        pad_token_id: id of the padding token. Default: that of the decoder.
+        bos_token_id: id of the token that begins a text. Default: that of the decoder.
+        eos_token_id: id, or ids, of the tokens that end a text. Default: that of the decoder.
+        decoder_start_token_id: id of the token that the decoder begins with. Default: `pad_token_id`, as in T5.
         hf_tx_version: the version that wrote the config.
         origin: see [`TxStackConfig`].
 
     Raises:
-        ValueError: an unknown keyword.
-        StrictDataclassError: a field of the wrong type, or a value that breaks a rule.
+        ValueError: if a keyword is unknown.
+        StrictDataclassError: if a field has the wrong type or an invalid value.
 
     Example:
 
@@ -88,7 +88,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
             stack, _, field = key.partition("_")
             if stack in stacks and field:
                 given = isinstance(getattr(self, stack), PreTrainedConfig)
-                require(not given, key, kwargs[key], f"{stack} is a config already: set {field} there")
+                require(not given, key, kwargs[key], f"{stack} is already a config: set {field} there")
                 stacks[stack][field] = kwargs.pop(key)
         for key in _SIZES & kwargs.keys():
             if kwargs[key] == stacks["decoder"].get(key):  # what to_dict() adds
@@ -104,7 +104,7 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
         if not isinstance(self.decoder, PreTrainedConfig):
             stacks["decoder"].setdefault("cross_attention_hidden_size", self.encoder.output_size)
             tied = stacks["decoder"].setdefault("tie_word_embeddings", self.tie_word_embeddings)
-            rule = f"whether the head is tied is said once, and tie_word_embeddings = {self.tie_word_embeddings}"
+            rule = f"must be that of the encoder-decoder, {self.tie_word_embeddings}; leave it out of the decoder"
             require(tied == self.tie_word_embeddings, "decoder.tie_word_embeddings", tied, rule)
             self.decoder = TxDecoderConfig(**stacks["decoder"])
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -116,11 +116,11 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
 
     @classmethod
     def _refuse_flat(cls, key: str) -> None:
-        """Refuse a field of the stacks that does not say which of them it is for."""
+        """Check that a field of the stacks names the stack that it is for."""
         of_stacks = TxDecoderConfig._field_names() | ALIASES
         if key in of_stacks - cls._field_names() - {"vocab_size"}:
             raise ValueError(
-                f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have: write encoder_{key} or "
+                f"TxEncoderDecoderConfig has no field {key!r}, but its stacks have it: use encoder_{key} or "
                 f"decoder_{key}."
             )
 
@@ -145,13 +145,13 @@ class TxEncoderDecoderConfig(TxConfigMixin, PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Build a config from a dict as files hold it. Changes with the prefix `encoder_` or `decoder_` go to the
-        stacks; see the library's method of this name."""
+        stacks; see the method of the same name in transformers."""
         for key in list(kwargs):
             cls._refuse_flat(key)
             stack, _, field = key.partition("_")
             if stack in cls.sub_configs and field in cls.sub_configs[stack]._field_names() | ALIASES:
                 given = kwargs.get(stack)
-                rule = f"{stack} is a config already: set {field} there"
+                rule = f"{stack} is already a config: set {field} there"
                 require(not isinstance(given, PreTrainedConfig), key, kwargs[key], rule)
                 kwargs[stack] = {**(given or {}), field: kwargs.pop(key)}
         return super().from_dict(config_dict, **kwargs)

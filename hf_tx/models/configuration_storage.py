@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""How a config of any family is stored and read: unknown keys, versions, and the code that travels with it."""
+"""Saves and loads the configs of all families: unknown keys, versions, and the code that is saved with them."""
 
 import dataclasses
 import difflib
@@ -44,7 +44,7 @@ _CONSTRUCTOR_KEYS = frozenset(
 )
 # Keywords of a load that change fields under another name.
 ALIASES = frozenset(["rope_theta", "rope_scaling", "partial_rotary_factor", "per_layer_config"])
-# What other versions of the library, and its clients, leave in a file.
+# What other versions of transformers, and its clients, leave in a file.
 _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
     [
         "_commit_hash",
@@ -60,14 +60,14 @@ _FILE_KEYS = _CONSTRUCTOR_KEYS | frozenset(
 
 
 class TxConfigMixin(PushesAsAsked):
-    """How a config of any family treats unknown keys, its version, and the code that travels with it."""
+    """Unknown keys, versions, and the code that is saved with a config of any family."""
 
     #: Auto class to "module.Class" of every class that a checkpoint of this family can be loaded with.
     full_auto_map: ClassVar[dict[str, str]] = {}
     model_type: ClassVar[str]
     hf_tx_version: str | None
     num_labels: int
-    # Makes the library copy the config's file, and all that it imports, into every folder that is saved.
+    # Makes transformers copy the config's file, and all that it imports, into every folder that is saved.
     _auto_class: ClassVar[str | None] = "AutoConfig"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "aux_losses"]
 
@@ -80,7 +80,7 @@ class TxConfigMixin(PushesAsAsked):
         if type(self) is not type(other):
             return False
         mine, theirs = self.to_dict(), other.to_dict()  # type: ignore[attr-defined]
-        # Where a config was read from, and what lies beside it there, is no setting.
+        # The folder of a config, and the other files in it, are no settings.
         return all(mine.get(key) == theirs.get(key) for key in {*mine, *theirs} - {"_name_or_path", "auto_map"})
 
     __hash__ = None  # type: ignore[assignment]
@@ -101,7 +101,8 @@ class TxConfigMixin(PushesAsAsked):
 
     @classmethod
     def _clean(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return what a file says, without keys that the library owns or that are null; refuse other unknown keys."""
+        """Return what a file says, without keys of transformers and keys that are null; other unknown keys raise an
+        error."""
         written_by = stored.get("hf_tx_version")
         check_version(written_by)
         known = cls._field_names() | _CONSTRUCTOR_KEYS
@@ -133,12 +134,13 @@ class TxConfigMixin(PushesAsAsked):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Build a config from a dict as files hold it; see the library's method of this name.
+        """Build a config from a dict as files hold it; see the method of the same name in transformers.
 
         Raises:
-            ValueError: an unknown key whose value is not null, a misspelt change, or a newer major version of hf_tx.
+            ValueError: if a key is unknown and not null, a change is misspelled, or the major version of hf_tx is
+                newer.
         """
-        # The library hands keywords of other classes through here, so only what looks like a field is refused.
+        # transformers also passes keywords of other classes here, so only names that look like a field raise an error.
         names = cls._changeable()
         for key in kwargs:
             close = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
@@ -147,7 +149,7 @@ class TxConfigMixin(PushesAsAsked):
         for key in ("dtype", "torch_dtype"):
             if kwargs.get(key) == "auto":  # what the file says
                 del kwargs[key]
-        # The library would assign changes to the finished config, where nothing derives from them or checks them.
+        # transformers would assign changes to the finished config, where nothing derives from them or checks them.
         changes = {key: kwargs.pop(key) for key in list(kwargs) if key in cls._field_names() | ALIASES}
         return super().from_dict(cls._changed(cls._clean(config_dict), changes), **kwargs)  # type: ignore[misc]
 
@@ -168,7 +170,7 @@ class TxConfigMixin(PushesAsAsked):
     def save_pretrained(
         self, save_directory: Any, push_to_hub: bool = False, include_code: bool | None = None, **kwargs: Any
     ) -> None:
-        """Save the config, with the code of the model beside it; see the library's method of this name.
+        """Save the config together with the code of the model; see the method of the same name in transformers.
 
         Args:
             save_directory: folder to write to.
@@ -183,7 +185,7 @@ class TxConfigMixin(PushesAsAsked):
         if push_to_hub:
             kwargs["repo_id"] = repository_of_save(save_directory, kwargs)
         if dropped := {key for key in self._without_function() if getattr(self, key, None) is not None}:
-            logger.warning(f"not saved, since the model does not read them: {', '.join(sorted(dropped))}")
+            logger.warning(f"not saved, because the model does not use them: {', '.join(sorted(dropped))}")
         self.hf_tx_version = __version__
         if not self.__dict__.get("_saved_without_code") if include_code is None else include_code:
             # The full map, without the "repo--" prefixes of a checkpoint that was loaded from elsewhere.
@@ -199,17 +201,17 @@ class TxConfigMixin(PushesAsAsked):
 
 
 def check_version(written_by: str | None) -> None:
-    """Refuse a checkpoint of a newer major version.
+    """Check that a checkpoint does not have a newer major version.
 
     Raises:
-        ValueError: the code is older than the checkpoint, or what stands there is no version.
+        ValueError: if the code is older than the checkpoint, or `hf_tx_version` is not a version.
     """
     if written_by is None:
         return
     if not re.match(r"\d+\.\d+", str(written_by)):
-        raise ValueError(f"hf_tx_version = {written_by!r}: is no version such as {__version__!r}.")
+        raise ValueError(f"hf_tx_version = {written_by!r}: must be a version, such as {__version__!r}.")
     if int(written_by.split(".")[0]) > int(__version__.split(".")[0]):
         raise ValueError(
-            f"this checkpoint was written by hf_tx {written_by}, and this is hf_tx {__version__}: "
-            "pip install --upgrade hf_tx"
+            f"this checkpoint was written by hf_tx {written_by}, but hf_tx {__version__} is installed: pip install "
+            "--upgrade hf_tx"
         )

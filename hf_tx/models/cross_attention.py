@@ -1,6 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Attention from a decoder to its encoder as recurrent translation models have it: one head, and a combination of
-context and state."""
+"""Cross-attention of recurrent translation models: one head, and a combination of context and state."""
 
 from typing import Any
 

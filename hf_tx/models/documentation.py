@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Documentation that several methods share: a head takes what its base model takes, and says so in the same words."""
+"""Documentation that several methods share: heads have the arguments of their base models."""
 
 import inspect
 import re

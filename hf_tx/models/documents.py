@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Where the tokens of a row stand: their positions, and the documents packed in one row."""
+"""The positions of the tokens of a row, and the documents that are packed in it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from .values import refuse_where
 
 
 def begins_document(position_ids: torch.Tensor | None = None, seq_idx: torch.Tensor | None = None) -> torch.Tensor:
-    """Return where a document begins: at position 0, or, where there are no positions, where its number differs from
-    that of the token before. The first token of a call goes on with its document unless its position is 0.
+    """Return where a document begins: at position 0, or without positions, where its number differs from that of the
+    token before. The first token of a call continues its document unless its position is 0.
 
     Args:
         position_ids: *Shape:* `(batch or 1, length)`, int64, or None.
@@ -40,7 +40,7 @@ def positions_of(
     Args:
         inputs_embeds: *Shape:* `(batch, length, any)`.
         attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
-        seq_idx: document numbers; positions begin anew where they change. *Shape:* `(batch, length)`, or None.
+        seq_idx: document numbers; positions restart where they change. *Shape:* `(batch, length)`, or None.
         past: tokens in the cache.
 
     Returns:
@@ -59,15 +59,16 @@ def positions_of(
 
 
 def inner_ranks(attention_mask: torch.Tensor | None, looks: bool) -> torch.Tensor | None:
-    """Return the rank of every token among the real ones of its row where that may differ from its index by more than
-    a constant: where padding stands between real tokens, as when second turns of unequal length are batched. None
-    where no row has any, so that distances may be counted by index.
+    """Return the rank of every token among the real ones of its row if it can differ from its index by more than a
+    constant: if there is padding between real tokens, for example when second turns of unequal length are batched.
+    None if no row has any, so that distances can be counted by index.
 
-    In a graph the values of a mask are not known: it counts by index, and refuses padding inside a row when it runs.
+    In a graph the values of a mask are not known: it counts by index, and padding inside of a row raises an error when
+    it runs.
 
     Args:
         attention_mask: padding. *Shape:* `(batch, past + length)`, or None.
-        looks: whether the values of the mask may be read; if not, any mask gives ranks.
+        looks: whether the values of the mask can be read; if not, any mask has ranks.
 
     Returns:
         *Shape:* `(batch, past + length)`, int64; a pad has the rank of the real token before it.
@@ -81,23 +82,23 @@ def inner_ranks(attention_mask: torch.Tensor | None, looks: bool) -> torch.Tenso
     if is_tracing(attention_mask):
         torch._assert_async(
             ~is_inner.any(),
-            "attention_mask has padding between the tokens of a row, and this graph was made for padding before or "
-            "behind them. Call the model without compiling it, or pad at one side.",
+            "attention_mask has padding between the tokens of a row, but this graph was compiled for padding before "
+            "or after them. Call the model without compiling it, or only pad on one side.",
         )
         return None
     return None if looks and not bool(is_inner.any()) else real.long().cumsum(-1) - 1
 
 
 def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | None:
-    """Return the numbers of the documents that a call describes, as `seq_idx` or, as the flash functions take them, by
-    where each begins in one row: `cu_seq_lens_q`. *Shape:* `(batch, length)`, int64, or None.
+    """Return the numbers of the documents of a call, from `seq_idx` or from the beginnings of the documents in one
+    row, `cu_seq_lens_q`, which are the format of flash attention. *Shape:* `(batch, length)`, int64, or None.
 
     Args:
         kwargs: keywords of the call.
         inputs: tokens or embeddings. *Shape:* `(batch, length)` or `(batch, length, any)`.
 
     Raises:
-        ValueError: borders of several rows, or of another length.
+        ValueError: if there are several rows, or the beginnings are those of another length.
     """
     numbers, borders = kwargs.get("seq_idx"), kwargs.get("cu_seq_lens_q")
     if numbers is not None or borders is None:
@@ -106,8 +107,8 @@ def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | N
 
     def message() -> str:
         return (
-            f"cu_seq_lens_q ends at {int(borders[-1])}, and the input has {rows} rows of {length} tokens: it says "
-            "where the documents of one row begin, and where the last one ends."
+            f"cu_seq_lens_q ends at {int(borders[-1])}, but the input has {rows} rows of {length} tokens: it must "
+            "contain the beginnings of the documents of one row, and the end of the last one."
         )
 
     if rows > 1:
@@ -120,9 +121,9 @@ def numbers_of(kwargs: dict[str, Any], inputs: torch.Tensor) -> torch.Tensor | N
 class Documents:
     """The documents packed in the rows of a batch.
 
-    A document begins where the position is zero again. A key belongs to the document of a query exactly if it stands
-    at or after that beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule
-    needs no positions of the keys, so that a packed row can go on with its cache.
+    A document begins where the position is zero. A key belongs to the document of a query if it is at or after this
+    beginning: `rank(key) >= rank(query) - position(query)`, where rank counts real tokens. The rule does not need the
+    positions of the keys, so that a packed row can continue with its cache.
 
     Attributes:
         start: rank at which the document of each query begins. *Shape:* `(batch, length)`, int64.
@@ -192,7 +193,7 @@ def find_documents(
         known[:, 0] = True
         if real is not None:
             known = (known & real) | (real & (real.cumsum(-1) == 1))
-        # By index: where an exporter stands in for it, cummax() returns a plain tuple.
+        # By index: an exporter replaces cummax() by a function that returns a plain tuple.
         start = torch.where(known, start, torch.iinfo(start.dtype).min).cummax(-1)[0]
     # Positions of the caller may begin above 0, which is before the first token.
     start = start.clamp(min=0).expand(batch, -1)
@@ -220,13 +221,13 @@ def origins(
 
 @dataclass(frozen=True)
 class Segments:
-    """What a mixer that is no attention has to know of a batch: padding, which must never reach its state, and the
-    borders of documents, which its state must not cross.
+    """The mask of a mixer that is not attention: padding, which must not reach its state, and document boundaries,
+    which its state must not cross.
 
     Attributes:
         real: whether a token is real, or None when all are. *Shape:* `(batch, length)`, bool.
-        document: number of the document of a token: 0 goes on with the state, others begin with none; or None when
-            all go on with it. *Shape:* `(batch, length)`, int64.
+        document: number of the document of a token: 0 continues with the state, others begin without one; or None if
+            all continue with it. *Shape:* `(batch, length)`, int64.
     """
 
     real: torch.Tensor | None = None

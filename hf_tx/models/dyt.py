@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Dynamic tanh: what bounds activations without statistics."""
+"""Dynamic tanh: a norm without statistics."""
 
 import math
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class DyTOptions:
     """Options of `dyt`.
 
     Args:
-        alpha: what the factor of the inputs starts from. The paper has 0.5, and for language models values that fall
-            with the width, larger for the norms before attention.
+        alpha: initial value of the factor of the inputs. The paper uses 0.5, and for language models smaller values
+            for larger widths, which are larger for the norms before attention.
     """
 
     alpha: float = 0.5
@@ -34,7 +34,7 @@ class DyT(nn.Module):
 
         y = weight * tanh(alpha * x) + bias
 
-    where `alpha` is one learned number, and weight and bias are of every feature.
+    where `alpha` is one learned number, and weight and bias have one value per feature.
 
     Args:
         config: config of the model.

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a feed-forward layer is, and what those of one file each share."""
+"""The entry of a feed-forward layer in its registry, and functions that feed-forward layers share."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ from .parts import Part, PartRegistry
 class FeedForward(Part):
     """One entry of the registry of feed-forward layers.
 
-    Its `module` is built as `module(config)`, or `module(config, options)` where it has options, and maps every
-    position on its own, `(..., hidden_size)` to `(..., hidden_size)`. Its `reference` is `reference(module,
+    Its `module` is created as `module(config)`, or `module(config, options)` if it has options, and maps every
+    position independently, `(..., hidden_size)` to `(..., hidden_size)`. Its `reference` is `reference(module,
     hidden_states)`.
     """
 
@@ -25,12 +25,13 @@ FEED_FORWARDS.register("none", FeedForward(None))
 
 
 def drop(hidden_states: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
-    """Apply dropout, without the cost of a call where there is none."""
+    """Apply dropout, if there is any."""
     return nn.functional.dropout(hidden_states, probability) if training and probability else hidden_states
 
 
 def build_activation(name: str) -> nn.Module:
-    """Build an activation by the library's name. Some have parameters (`prelu`, `xielu`), which get the dtype of all
+    """Build an activation with its name in transformers. Some have parameters (`prelu`, `xielu`), which get the dtype
+    of all
     others: those of `xielu` would be bfloat16, and a model that was trained in another dtype would come back rounded.
     """
     return ACT2FN[name].to(torch.get_default_dtype())

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the heads of the families have in common: logits and losses."""
+"""Logits and losses of the heads of all families."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +110,7 @@ class LanguageModelHead:
         hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         if targets is None:
             if skip_logits:
-                raise ValueError("skip_logits = True without labels: there would be neither a loss nor logits.")
+                raise ValueError("skip_logits = True needs labels: without them there is neither a loss nor logits.")
             return None, self.compute_logits(hidden_states)
         if not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
             kept = slice_logits_to_keep(targets.of_positions[..., None], logits_to_keep)[..., 0].contiguous()
@@ -125,8 +125,8 @@ class LanguageModelHead:
             return self._full_loss(logits, targets), logits
         if replaced:
             raise ValueError(
-                "loss_function was replaced, and it needs the logits: set loss_implementation = 'full' and leave "
-                "skip_logits out."
+                "a replaced loss_function needs the logits: set loss_implementation = 'full', and leave skip_logits "
+                "out."
             )
         labels, num_items = targets.of_positions, targets.num_items_in_batch
         if sparse and not is_tracing(labels):
@@ -135,7 +135,7 @@ class LanguageModelHead:
         return chunked_cross_entropy(hidden_states, labels, self.compute_logits, vocab_size, num_items), None
 
     def _full_loss(self, logits: torch.Tensor, targets: "Targets") -> torch.Tensor:
-        # A loss that shifts labels by itself is told by `shift_labels` not to.
+        # With `shift_labels`, a loss function does not shift the labels itself.
         kwargs = {"shift_labels": targets.of_positions} if self.loss_type != "ForMaskedLM" else {}  # type: ignore[attr-defined]
         return self.loss_function(  # type: ignore[attr-defined]
             logits=logits,
@@ -148,11 +148,11 @@ class LanguageModelHead:
 
 @dataclass
 class Targets:
-    """What a language model is to predict.
+    """The targets of a language model.
 
     Attributes:
         of_positions: the target of every position. *Shape:* `(batch, length)`, int64, -100 for none.
-        labels: the same as the library's losses take it: not shifted, where the head shifts.
+        labels: the same for the loss functions of transformers: not shifted, if the head shifts.
         num_items_in_batch: divides the summed loss; None: the number of targets.
     """
 
@@ -202,16 +202,16 @@ class TokenHead:
 
 
 def for_wrapper(model: Any, inputs: dict[str, Any], attention_mask: torch.Tensor | None = None) -> dict[str, Any]:
-    """Return the inputs of a step of `generate()` as a wrapper that has put its own `prepare_inputs_for_generation`
-    over the model's expects them; as they are, where there is none.
+    """Return the inputs of a step of `generate()` in the form that a wrapper expects, if it has replaced the
+    `prepare_inputs_for_generation` of the model; otherwise unchanged.
 
-    PEFT adds its prompt or prefix where it finds no cache, looks for the cache by its old name, and widens a 2-D mask.
-    Under the new name it would prompt the model anew at every token, and the model would not see the prefix.
+    PEFT adds its prompt or prefix if it finds no cache, looks for the cache by its old name, and extends a 2-D mask.
+    With the new name it would add the prompt at every token, and the model would not see the prefix.
 
     Args:
         model: the model that generates.
-        inputs: what goes into its forward().
-        attention_mask: what the masks among them were made of. *Shape:* `(batch, past + length)`.
+        inputs: arguments of its forward().
+        attention_mask: the mask that the masks in `inputs` were made of. *Shape:* `(batch, past + length)`.
     """
     if getattr(model.prepare_inputs_for_generation, "__self__", None) is model:
         return inputs
@@ -260,8 +260,8 @@ def last_real_position(
     """Return the index of the last real token of every row, whichever side is padded. *Shape:* `(batch,)`, int64.
 
     Raises:
-        ValueError: several rows, and neither a mask nor a padding token says which tokens are real; or the mask
-            leaves a row without a real token, as in a chunk after the end of a text.
+        ValueError: if there are several rows, and neither a mask nor a padding token; or if a row has only padding, as
+            in a chunk after the end of a text.
     """
     batch, length = hidden_states.shape[:2]
     if attention_mask is not None and attention_mask.ndim == 2:
@@ -270,8 +270,8 @@ def last_real_position(
         refuse_where(
             empty,
             lambda: (
-                f"rows {empty.nonzero().flatten().tolist()} have no real token in this call, so there is no last one "
-                "to classify."
+                f"rows {empty.nonzero().flatten().tolist()} only have padding in this call, so there is no last "
+                "token to classify."
             ),
         )
     elif input_ids is not None and pad_token_id is not None:
@@ -280,7 +280,8 @@ def last_real_position(
         real = hidden_states.new_ones((batch, length), dtype=torch.bool)
     else:
         raise ValueError(
-            f"{batch} rows, and nothing says which tokens are padding: pass a 2-D attention_mask, or input_ids with "
+            f"{batch} rows, but it is not known which tokens are padding: pass a 2-D attention_mask, or input_ids "
+            "with "
             "config.pad_token_id set."
         )
     index = torch.arange(length, device=real.device)
@@ -288,7 +289,7 @@ def last_real_position(
 
 
 def pooled_states(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, pooling: str) -> torch.Tensor:
-    """Return one state a row: that of the `first` real position, or the `mean` of the real ones.
+    """Return one state per row: that of the `first` token, or the `mean` of the tokens, without padding.
 
     Args:
         hidden_states: *Shape:* `(batch, length, hidden_size)`.

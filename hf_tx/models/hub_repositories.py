@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Repositories on the Hub that are as visible as was asked for."""
+"""Pushes to repositories on the Hub with the requested visibility."""
 
 import os
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from huggingface_hub import HfApi
 
 
 def find_repository(repo_id: str, private: bool | None = None, token: str | bool | None = None) -> str:
-    """Find a repository of models to push to; make it if it is not there. The library does so too, and ignores what is
-    asked for of one that is there.
+    """Find a repository of models to push to; make it if it is not there. transformers does so too, and ignores what
+    is asked for of one that is there.
 
     Args:
         repo_id: `name` or `owner/name`.
@@ -24,17 +24,20 @@ def find_repository(repo_id: str, private: bool | None = None, token: str | bool
     Raises:
         ValueError: it is public where a private one is asked for, or the reverse; or it has been moved to another
             name. Nothing has been sent.
-        HfHubHTTPError: the Hub refuses.
+        HfHubHTTPError: if the Hub returns an error.
     """
     api = HfApi(token=token)
     name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     info: Any = api.model_info(name)
     if info.id.lower() != name.lower():
-        raise ValueError(f"{name}: has been moved to {info.id} on the Hub: nothing was pushed; give that name.")
+        raise ValueError(
+            f"{name}: nothing was pushed, because the repository has been renamed to {info.id} on the Hub: use that "
+            "name."
+        )
     if private is not None and bool(info.private) != private:
         there, asked = ("public", "private") if private else ("private", "public")
         raise ValueError(
-            f"{name}: is {there} on the Hub, and a {asked} repository is asked for: nothing was pushed. Change it "
+            f"{name}: nothing was pushed, because the repository is {there}, but should be {asked}. Change it "
             f"first (`hf repos settings {name} --{asked}`), or choose another name."
         )
     return name
@@ -49,17 +52,17 @@ def repository_of_save(save_directory: str | os.PathLike[str], keywords: Mapping
 
 
 class PushesAsAsked:
-    """Gives configs and models the library's ways to the Hub, which stop where `private` would not hold."""
+    """Gives configs and models transformers' ways to the Hub, which stop where `private` would not hold."""
 
     def push_to_hub(self, repo_id: str, *args: Any, private: bool | None = None, **kwargs: Any) -> Any:
-        """Upload to the Hub; see the library's method of this name.
+        """Upload to the Hub; see the method of the same name in transformers.
 
         Args:
             repo_id: `name` or `owner/name`; made if it is not there.
-            *args: as in the library.
+            *args: as in transformers.
             private: whether the repository is private, a new one or one that is there. Default: as it is, and for a
                 new one as the owner has set it.
-            **kwargs: as in the library.
+            **kwargs: as in transformers.
 
         Raises:
             ValueError: the repository is there and is not as `private` says; nothing has been sent.

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Finds parameters and buffers that nothing would set: a load builds a model without memory, and what its checkpoint
-does not hold would stay as the memory happens to be."""
+"""Finds parameters and buffers that are not initialized: `from_pretrained` creates a model without memory, and tensors
+that its checkpoint does not contain would have arbitrary values."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ _KNOWN: set[Any] = set()
 
 
 def refuse_unset(model: Any) -> None:
-    """Check that a model initialises all that its modules hold.
+    """Check that a model initializes all parameters and buffers of its modules.
 
     Args:
-        model: a model of the library.
+        model: a model of transformers.
 
     Raises:
-        ValueError: its `_init_weights` leaves a parameter or a buffer as it was; the message names the module.
+        ValueError: if `_init_weights` does not set a parameter or a buffer; the message names the module.
     """
     for prefix, module in model.named_modules():
         own = _own(module)
@@ -29,9 +29,10 @@ def refuse_unset(model: Any) -> None:
         if unset := _unset(model, module, own):
             name = type(module).__name__
             raise ValueError(
-                f"{type(model).__name__}: nothing initialises {', '.join(unset)} of {prefix or 'the model'} ({name}), "
-                f"so that a load that does not find it would leave it as the memory was. Give {name} a method "
-                "init_parameters() that sets it with the functions of transformers.initialization."
+                f"{type(model).__name__}: {', '.join(unset)} of {prefix or 'the model'} ({name}) is not initialized, "
+                "so it would have arbitrary values if a checkpoint does not contain it. Add a method "
+                "init_parameters() "
+                f"to {name} that sets it with the functions of transformers.initialization."
             )
         _KNOWN.add(kind)
 

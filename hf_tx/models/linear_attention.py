@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Linear attention: mixers whose state is a matrix a head, so that time is linear in the length and decoding needs
-constant memory. They take no position scheme that works on scores: order is in their recurrence."""
+"""Linear attention: mixers whose state is a matrix per head, so that time is linear in the length and decoding needs
+constant memory. Position schemes that work on scores do not affect them; the order is in their recurrence."""
 
 import math
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class LinearMixer(nn.Module):
         log_decay, beta = self.gates(hidden_states)
         with maybe_autocast(hidden_states.device.type, enabled=False):
             if segments.real is not None:
-                # Nothing of a padding token reaches the state, whatever stands in it.
+                # Padding tokens, whatever their values, do not reach the state.
                 real = segments.real[:, None, :, None]
                 key, value = key.masked_fill(~real, 0.0), value.masked_fill(~real, 0.0)
                 log_decay = None if log_decay is None else torch.where(real, log_decay, 0.0)

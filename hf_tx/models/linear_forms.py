@@ -6,11 +6,12 @@ All of them are
     S_t = diag(a_t) S_{t-1} + k_t u_t^T,        o_t = S_t^T q_t,
 
 with `u_t = v_t`, or, with the delta rule, `u_t = beta_t (v_t - (diag(a_t) S_{t-1})^T k_t)`. The decay `a_t` is given
-by its logarithm, at most 0: none, one number a head, or one a feature of the key. Within a chunk everything is
-products of matrices; the state goes from chunk to chunk. Sums are taken in float32 whatever the dtype of the model.
+by its logarithm, at most 0: none, one number per head, or one per feature of the key. A chunk is computed with
+matrix products; the state is passed from chunk to chunk. Sums are taken in float32 whatever the dtype of the model.
 
-Tokens of one document number belong together: 0 goes on with the state that is given, every other number begins with
-an empty one. A padding token must come with a key of 0 and a decay of 1 (logarithm 0), and leaves the state as it is.
+Tokens with the same document number belong together: document 0 continues with the given state, every other begins
+with an empty state. A padding token must have a key of 0 and a decay of 1 (logarithm 0), and does not change the
+state.
 """
 
 import itertools
@@ -38,7 +39,7 @@ def recurrence(
         value: *Shape:* `(batch, heads, length, value_size)`.
         log_decay: *Shape:* `(batch or 1, heads, length, 1 or key_size)`, at most 0; or None for no decay.
         beta: strength of the delta rule. *Shape:* `(batch, heads, length, 1)`; or None for plain sums.
-        document: *Shape:* `(batch, length)`, int64; or None when all go on with the state.
+        document: *Shape:* `(batch, length)`, int64; or None if all continue with the state.
         state: *Shape:* `(batch, heads, key_size, value_size)`; or None for an empty one.
         chunk_size: tokens of a chunk.
 
@@ -51,7 +52,7 @@ def recurrence(
     batch, heads, length, key_size = query.shape
     if torch.compiler.is_exporting() and not isinstance(length, int):
         raise ValueError(
-            "the loop over chunks of a linear mixer is exported for one length only: export with static shapes "
+            "the loop over chunks of a linear mixer can only be exported for one length: export with static shapes "
             "(dynamic=False), or a model whose mixers are attention."
         )
     if state is None:
@@ -63,7 +64,7 @@ def recurrence(
         log_decay = log_decay.clamp(min=-50.0)
     by_feature = log_decay is not None and log_decay.shape[-1] > 1
     if by_feature and beta is not None:
-        raise ValueError("the delta rule takes one decay a head, not one a feature.")
+        raise ValueError("the delta rule needs one decay per head, not one per feature.")
     size = min(16, chunk_size) if by_feature else chunk_size
     outputs = []
     carried = 0 if document is None else document.new_zeros(batch)

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The kernels of the flash-linear-attention package, which compute the recurrences of `linear_forms` on CUDA.
 
-They are used where the package is installed, for models in half precision and rows without packed documents; they take
-float32 numbers at a lower precision, or not at all, and everything else is computed by `linear_forms`.
+They are used if the package is installed, for models in half precision and rows without packed documents. They compute
+float32 in a lower precision, or do not support it; everything else is computed by `linear_forms`.
 """
 
 import functools
@@ -14,7 +14,7 @@ from transformers.utils.import_utils import is_flash_linear_attention_available
 
 from .linear_forms import recurrence
 
-# By the kind of decay (none, one a head, one a feature) and whether the delta rule applies.
+# By the kind of decay (none, one per head, one per feature) and whether the delta rule applies.
 _KERNELS = {
     ("none", False): "fla.ops.simple_gla:chunk_simple_gla",
     ("head", False): "fla.ops.simple_gla:chunk_simple_gla",

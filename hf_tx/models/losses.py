@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Losses that the library lacks. All of them sum over the targets and divide by `num_items_in_batch` when the caller
-gives it, so that gradient accumulation equals one large batch."""
+"""Losses that transformers does not have. All of them sum over the targets and divide by `num_items_in_batch` if the
+caller passes it, so that gradient accumulation equals one large batch."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Which keys a query sees: masks, built once for every kind of mixer in the stack, and packed documents.
+"""Attention masks, which are created once for every kind of mixer in the stack, and packed documents.
 
-Two-dimensional masks say which tokens are real (1) and which are padding (0). A four-dimensional mask of the caller,
+Two-dimensional masks have 0 for padding and 1 for other tokens. A four-dimensional mask of the caller,
 `(batch or 1, heads or 1, queries, keys)`, replaces the causal, window and padding masks of all layers: bool, where
-True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes are refused.
+True means that the query sees the key, or floating point, added to the scores. Other shapes and dtypes raise an
+error.
 """
 
 from collections.abc import Callable
@@ -67,12 +68,14 @@ def mask_groups(config: TxStackConfig) -> list[MaskGroup]:
 
 @dataclass
 class _MaskConfig:
-    """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else."""
+    """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else, and
+    `broadcasts` says that the rules may be evaluated without `torch.vmap`, which the library uses for them all."""
 
     _attn_implementation: str
     sliding_window: int | None
     is_causal: bool = True
     band: Band | None = None
+    broadcasts: bool = False
 
 
 #: By whether layers are causal, and whether they have a window.
@@ -110,7 +113,7 @@ def create_mask(
     ranks: torch.Tensor | None,
     looks: bool,
 ) -> Any:
-    """Build the mask of one group with the library's functions.
+    """Build the mask of one group with transformers' functions.
 
     Args:
         group: the layers that it is for.
@@ -133,7 +136,7 @@ def create_mask(
     if not mixer.is_attention:
         return segments(inputs_embeds, attention_mask, documents, looks)
     rules = [] if documents is None else [documents.rule(is_causal)]
-    config = _MaskConfig(backend, group.window, is_causal)
+    config = _MaskConfig(backend, group.window, is_causal, broadcasts=True)
     windowed = group.window is not None and mixer.pattern is None
     if windowed:
         config.band = _window(group.window, is_causal).band  # type: ignore[arg-type]
@@ -153,13 +156,13 @@ def create_mask(
                 _check_kept(group, ranks, inputs_embeds.shape[1], cache, documents)
             rule = _by_rank(pattern.rule, ranks, past, documents)
             band = _widened(pattern.band, ranks, origin) if looks else None
-            pattern, windowed = Pattern(rule, band), False
+            pattern, windowed = Pattern(rule, band, pattern.broadcasts), False
         rules.append(pattern.rule)
-        config.band = pattern.band
+        config.band, config.broadcasts = pattern.band, pattern.broadcasts
     if cache is not None and backend == "flex_attention":
         cache = _CacheNow(cache)  # type: ignore[assignment]
     create: Any = _CREATE[is_causal, windowed]
-    # To leave a mask out, the library reads its padding and the counter of a static cache, but not in a graph.
+    # To leave a mask out, transformers reads its padding and the counter of a static cache, but not in a graph.
     reads = attention_mask is not None or getattr(cache, "is_compileable", False)
     may_skip = looks or not reads or is_tracing(inputs_embeds)
     return create(
@@ -176,14 +179,14 @@ def create_mask(
 def _window(window: int, is_causal: bool) -> Pattern:
     """Return the pattern of a window."""
     left, right = (window - 1, 0) if is_causal else (window, window)
-    return Pattern(lambda b, h, q, kv: (q - kv <= left) & (kv - q <= right), Band(left, right))
+    return Pattern(lambda b, h, q, kv: (q - kv <= left) & (kv - q <= right), Band(left, right), broadcasts=True)
 
 
 def _by_rank(
     rule: Callable[..., Any], ranks: torch.Tensor, past: int | torch.Tensor, documents: Documents | None
 ) -> Callable[..., Any]:
     """Return a rule over ranks, counted from the first token of the query's document, as a rule over indices."""
-    last = ranks.shape[1] - 1  # what lies behind it are slots of a static cache that nothing has been written to
+    last = ranks.shape[1] - 1  # after it are empty slots of a static cache
 
     def rule_over_indices(b: Any, h: Any, q: Any, kv: Any) -> Any:
         query, key = ranks[b, q.clamp(max=last)], ranks[b, kv.clamp(max=last)]
@@ -232,10 +235,11 @@ def _check_kept(
         is_lost,
         lambda: (
             f"layer {group.layer_idx} ({group.mixer!r}, sliding_window = {window}): rows "
-            f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, and the cache keeps the last "
-            f"{window - 1} tokens of a row, pads included, so that tokens within the window are gone. Begin "
-            "the first turn with cache=DynamicCache(), in generate() too: it keeps all tokens. Or pad rows before "
-            "their first or behind their last token only."
+            f"{is_lost.nonzero().flatten().tolist()} have padding between their tokens, but the cache only keeps the "
+            f"last {window - 1} tokens of a row, including padding, so tokens within the window are lost. Pass "
+            "cache=DynamicCache() in the first call, also to generate(), which keeps all tokens (for an "
+            "encoder-decoder: EncoderDecoderCache(DynamicCache(), DynamicCache())), or only pad rows before their "
+            "first or after their last token."
         ),
     )
 
@@ -263,7 +267,8 @@ def create_cross_mask(
     if flash and attention_mask is not None and inputs_embeds.shape[1] > 1:
         refuse_where(
             attention_mask == 0,
-            f"{backend} cannot attend to a padded source; use attn_implementation='sdpa', 'flex_attention' or 'eager' "
+            f"{backend} does not support padding in the source; use attn_implementation='sdpa', 'flex_attention' or "
+            "'eager' "
             "for the decoder.",
         )
     return create_bidirectional_mask(
@@ -278,7 +283,7 @@ def create_cross_mask(
 def check_packing(
     backend: str, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, cached: bool, documents: Documents
 ) -> None:
-    """Refuse packed documents where the backend would let them see each other.
+    """Check that the backend isolates packed documents.
 
     Raises:
         ValueError: the flash functions isolate documents only by the positions of one row without a mask or a cache.
@@ -286,7 +291,7 @@ def check_packing(
     flash = is_flash_attention_requested(requested_attention_implementation=backend)
     if flash and (inputs_embeds.shape[0] > 1 or attention_mask is not None or cached):
         message = (
-            f"{backend} isolates packed documents only in a batch of one row, without attention_mask and without a "
+            f"{backend} only isolates packed documents in a batch of one row, without attention_mask and without a "
             "filled cache; use attn_implementation='sdpa', 'flex_attention' or 'eager'."
         )
         if is_tracing(documents.start):
@@ -315,7 +320,7 @@ def custom_mask(
     batch, queries = inputs_embeds.shape[:2]
     if not takes_dense_masks(backend):
         able = ", ".join(repr(name) for name in BACKENDS if takes_dense_masks(name))
-        raise ValueError(f"attn_implementation={backend!r} takes no 4-D attention_mask; use one of {able}.")
+        raise ValueError(f"attn_implementation={backend!r} does not support a 4-D attention_mask; use one of {able}.")
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(
             f"a 4-D attention_mask must be bool (True: the query sees the key) or floating point (added to the "
@@ -326,7 +331,8 @@ def custom_mask(
     wanted = ((batch, 1), (heads, 1), (queries,), (kv_length,))
     if mask.ndim != 4 or any(size not in allowed for size, allowed in zip(mask.shape, wanted, strict=True)):
         raise ValueError(
-            f"attention_mask has shape {tuple(mask.shape)}; the rule is (batch, tokens), or (batch or 1, heads or 1, "
+            f"attention_mask has the shape {tuple(mask.shape)}; it must be (batch, tokens), or (batch or 1, heads or "
+            "1, "
             f"queries, keys) = ({batch} or 1, {heads} or 1, {queries}, {kv_length})."
         )
     if backend in _FLOAT_MASKS and mask.dtype == torch.bool:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a sequence mixer is: the part of a block that lets positions talk to each other."""
+"""Sequence mixers, the part of a layer that mixes positions: their entry in the registry, and patterns of mixers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from .parts import Part, PartRegistry
 
 @dataclass(frozen=True)
 class Band:
-    """Where the keys that a query sees can lie, for backends that compute nothing else. Whether a key is visible is
-    said by the mask, never by the band.
+    """The range of the keys that a query can see, for backends that only compute these. The mask defines which of them
+    are visible.
 
     Attributes:
         left: a query at index `i` sees no key before `i - left`,
         right: and none after `i + right`,
         origin: index of the key at which the document of each query begins, or None when all begin at 0. *Shape:*
             `(batch, queries)`, int64.
-        far: the exceptions, or None. `far(length)` returns rectangles of a document of at most that many tokens in
-            which a query may see a key outside of these bounds: first and last query, first and last key, counted
+        far: the exceptions, or None. `far(length)` returns rectangles of a document of at most this number of tokens
+            in which a query can see a key outside of these bounds: first and last query, first and last key, counted
             from the first token of the document. *Shape:* `(rectangles, 4)`, int64.
     """
 
@@ -33,42 +33,46 @@ class Band:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which keys a query sees, beyond what padding, documents and causality hide.
+    """The keys that a query sees, in addition to the masks of padding, documents and causality.
 
     Attributes:
-        rule: `rule(batch, head, query, key)` over indices, with the signature of the library's mask functions.
-        band: where the rule can hold, or None when that is no band.
+        rule: `rule(batch, head, query, key)` over indices, with the signature of transformers' mask functions.
+        band: the band in which the rule can hold, or None.
+        broadcasts: whether the rule can be called with indices of any shapes that broadcast, and returns for all of
+            them what it returns for each. `tiled` and `banded` then evaluate it for whole tiles at once. They call
+            other rules under `torch.vmap`, which takes several times as long.
     """
 
     rule: Callable[..., Any]
     band: Band | None
+    broadcasts: bool = False
 
 
 @dataclass(frozen=True)
 class Mixer(Part):
     """One entry of the registry of mixers.
 
-    Its `module` is built as `module(config, layer_idx, backend_config, is_causal)`, with its options behind these
-    where it has any; called with the hidden states and, by keyword, `position_embeddings`, `attention_mask`,
-    `position_bias`, `cache`, `is_causal`; and returns the mixed states and the attention weights or None. Its
-    `reference` is `reference(module, hidden_states, **arguments)`: it is given the mixer itself, for its parameters,
-    and what the mixer is called with for a whole text without padding, packing or cache; it returns the mixed states.
+    Its `module` is created as `module(config, layer_idx, backend_config, is_causal)`, followed by its options if it
+    has any. It is called with the hidden states and, by keyword, `position_embeddings`, `attention_mask`,
+    `position_bias`, `cache`, `is_causal`, and returns the mixed states and the attention weights or None. Its
+    `reference` is `reference(module, hidden_states, **arguments)`: it gets the mixer, for its parameters, and the
+    arguments of the mixer for a whole text without padding, packing or cache, and returns the mixed states.
 
     Attributes:
-        layer_type: the library's name of the cache layer that holds its state. It serves the cache only.
-        cost: how time grows with the length.
+        layer_type: the name in transformers of the cache layer for its state. It is only used for the cache.
+        cost: growth of the time with the length.
         is_causal: whether it can be causal.
         is_bidirectional: whether it can see both sides.
-        is_attention: whether it weighs values by a softmax over scores: it takes the mask of an attention backend, a
-            position scheme that rotates or adds a bias, and the options of the scores. What is no attention gets the
-            padding and the borders of documents ([`Segments`]) as its mask.
+        is_attention: whether it computes a softmax over scores. It then gets the mask of an attention backend, a
+            position scheme that rotates or adds a bias, and the options of the scores. Other mixers get padding and
+            document boundaries ([`Segments`]) as their mask.
         pattern: `pattern(options, window, is_causal, origin, past)` returns the [`Pattern`] of an attention, or None
-            when nothing but the window hides keys. `origin` is that of [`Band`], with 0 for None, and `past` the index
+            if only the window hides keys. `origin` is that of [`Band`], with 0 for None, and `past` the index
             of the first query.
         needs: config fields that must be set for this mixer.
-        compilable: whether `torch.compile(fullgraph=True)` can trace it.
-        takes_start: whether its first state can be made from an encoder (`initial_state`); it is then called with
-            `source_start` as well.
+        compilable: whether `torch.compile(fullgraph=True)` supports it.
+        takes_start: whether its initial state can be made from an encoder (`initial_state`); it is then also called
+            with `source_start`.
     """
 
     layer_type: str
@@ -86,14 +90,14 @@ class Mixer(Part):
 class CrossMixer(Part):
     """One entry of the registry of mixers between a decoder and its encoder.
 
-    Its `module` is built like that of a [`Mixer`], and called with the hidden states and, by keyword,
+    Its `module` is created like that of a [`Mixer`], and called with the hidden states and, by keyword,
     `attention_mask`, `cache`, `source_states`, `is_causal`. Its `reference` is `reference(module, hidden_states,
     source_states)`.
 
     Attributes:
-        uses_backend: whether it is attention by scores: it takes the mask of an attention backend and the options of
-            the scores. Any other gets which tokens of the source are real, *Shape:* `(batch, source_length)`, bool, or
-            None.
+        uses_backend: whether it is attention with scores, and gets the mask of an attention backend and the options of
+            the scores. Others get the mask of the source, True for tokens that are not padding. *Shape:* `(batch,
+            source_length)`, bool, or None.
     """
 
     uses_backend: bool = False
@@ -111,18 +115,18 @@ def check_integer(options: Any, name: str, least: int) -> None:
 
 
 def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:
-    """Write a pattern of mixers out, one name a layer.
+    """Expand a pattern of mixers to one name per layer.
 
     Args:
         pattern: comma-separated `name` or `name*count`, repeated over the depth and cut at `num_layers`; or a list
-            with one name a layer, which is returned as it is.
-        num_layers: how many layers there are.
+            with one name per layer, which is returned unchanged.
+        num_layers: number of layers.
 
     Returns:
         The name of every layer's mixer.
 
     Raises:
-        ValueError: the pattern does not follow the grammar, or a list has another length.
+        ValueError: if the pattern is invalid, or a list has another length.
 
     Example:
 
@@ -135,8 +139,8 @@ def expand_pattern(pattern: str | list[str], num_layers: int) -> list[str]:
     if not isinstance(pattern, str):
         if len(pattern) != num_layers:
             raise ValueError(
-                f"mixers has {len(pattern)} entries, num_hidden_layers = {num_layers}: a list names one mixer a "
-                "layer. Write a pattern such as 'sliding*5,full' to repeat one."
+                f"mixers has {len(pattern)} entries, but num_hidden_layers = {num_layers}: a list must have one "
+                "mixer per layer. Use a pattern such as 'sliding*5,full' to repeat mixers."
             )
         return list(pattern)
     period: list[str] = []

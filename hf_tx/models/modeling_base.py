@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the models of all families share: loading, saving, backends, and initialisation."""
+"""Loading, saving, backends and initialization of all models."""
 
 import copy
 from typing import Any
@@ -31,8 +31,8 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     Args:
         config: config of the model.
-        loss_implementation: how a language-model head computes its loss: `full`, or `chunked`, which never holds the
-            logits of all positions. Also a keyword of `from_pretrained`, and an attribute; never saved.
+        loss_implementation: how a language modeling head computes its loss: `full`, or `chunked`, which never stores
+            the logits of all positions. Also an argument of `from_pretrained`, and an attribute. It is not saved.
     """
 
     base_model_prefix = "model"
@@ -63,20 +63,20 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     @loss_implementation.setter
     def loss_implementation(self, value: str) -> None:
         if value not in _LOSSES:
-            raise ValueError(f"loss_implementation = {value!r}: known are {', '.join(_LOSSES)}.")
+            raise ValueError(f"loss_implementation = {value!r}: must be one of {', '.join(_LOSSES)}.")
         self._loss_implementation = value
 
     def __getattr__(self, name: str) -> Any:
         if name == "generate":
             raise AttributeError(
-                f"{type(self).__name__} cannot generate text: generate() belongs to {self._generates_with}."
+                f"{type(self).__name__} cannot generate text: generate() is a method of {self._generates_with}."
             )
         return super().__getattr__(name)
 
     # --------------------------------------------------------------------------------------------------- backends
     @classmethod
     def _from_config(cls, config: PreTrainedConfig, **kwargs: Any) -> Any:
-        # The backend stands in the config: one that is asked for here is not that of other models on the same config.
+        # The backend is stored in the config: the requested one must not change other models with the same config.
         return super()._from_config(copy.deepcopy(config) if "attn_implementation" in kwargs else config, **kwargs)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
@@ -101,7 +101,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         return backend
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        """Switch the backend; see the library's method of this name. A refusal changes nothing.
+        """Switch the backend; see the method of the same name in transformers. If an error is raised, nothing changes.
 
         Raises:
             ValueError: the backend cannot compute a layer.
@@ -122,7 +122,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     # ------------------------------------------------------------------------------------------- several processes
     @classmethod
     def maybe_distribute_model(cls, model: Any, distributed_config: Any, mesh_manager: Any) -> Any:
-        """Shard the model as the library does; see its method of this name.
+        """Shard the model as transformers does; see its method of the same name.
 
         Raises:
             ValueError: the heads of a layer cannot be divided among the devices of `tp_plan="auto"`.
@@ -135,8 +135,8 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
                     heads = stack.layer_config(idx).num_key_value_heads
                     if heads % size:
                         raise ValueError(
-                            f"{cls.__name__}: layer {idx} has num_key_value_heads = {heads}, which tp_size = {size} "
-                            f"does not divide: choose a tp_size that does, or FSDP."
+                            f"{cls.__name__}: layer {idx} has num_key_value_heads = {heads}, which is not a multiple "
+                            f"of tp_size = {size}: choose another tp_size, or use FSDP."
                         )
         model = super().maybe_distribute_model(model, distributed_config, mesh_manager)
         if getattr(model, "_is_fsdp_managed_module", False) and model.can_generate():
@@ -150,7 +150,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
     # ----------------------------------------------------------------------------------------- weights and saving
     @classmethod
     def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
-        """Draw nothing while a model is built that is then loaded; see the library's method of this name."""
+        """Draw nothing while a model is built that is then loaded; see the method of the same name in transformers."""
         return [*super().get_init_context(*args, **kwargs), init.no_init_weights()]
 
     @staticmethod
@@ -163,7 +163,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     @staticmethod
     def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
-        # Sizes that do not match are the library's error, unless they are to be ignored.
+        # Sizes that do not match are transformers' error, unless they are to be ignored.
         ignored = load_config.ignore_mismatched_sizes
         lacking = loading_info.missing_and_mismatched() if ignored else loading_info.missing_keys
         refuse_empty_stacks(model, lacking, loading_info.unexpected_keys, load_config.pretrained_model_name_or_path)
@@ -179,14 +179,15 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         elif not unwrapped(prefix) and not state_dict:
             *_, errors = args
             errors.append(
-                f"no weight has a name that begins with {prefix}, which a wrapper (torch.compile, DataParallel) adds: "
-                f"load the {type(self).__name__} inside of the wrapper (TxTrainer trains that)."
+                f"the state dict has no names with the prefix {prefix}, which a wrapper (torch.compile, "
+                f"DataParallel) adds: load it into the {type(self).__name__} inside of the wrapper (which TxTrainer "
+                "can train)."
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, nn.PReLU | nn.RNN | nn.GRU):  # which the library leaves out
+        if isinstance(module, nn.PReLU | nn.RNN | nn.GRU):  # which transformers leaves out
             module.reset_parameters()
         elif isinstance(module, XIELUActivation):
             for name, value in XIELUActivation().state_dict().items():
@@ -195,7 +196,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
             module.init_parameters()  # type: ignore[operator]
 
     def post_init(self) -> None:
-        """Initialise the weights; see the library's method of this name.
+        """Initialise the weights; see the method of the same name in transformers.
 
         Raises:
             ValueError: a module holds parameters or buffers that nothing initialises.
@@ -205,7 +206,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str | type = "AutoModel") -> None:
-        """Do nothing: the config takes the code along, and names all classes. The library calls this for classes that
+        """Do nothing: the config takes the code along, and names all classes. transformers calls this for classes that
         it has loaded from a checkpoint, and would copy the code once more."""
 
     def save_pretrained(
@@ -218,17 +219,17 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         include_code: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Save weights, config and code; see the library's method of this name.
+        """Save weights, config and code; see the method of the same name in transformers.
 
         Args:
             save_directory: folder to write to.
-            is_main_process: as in the library.
-            state_dict: as in the library.
-            push_to_hub: as in the library; with `private`, the repository is so or nothing is sent.
-            *args: as in the library.
-            include_code: write the code of the model beside the weights, and the `auto_map` that lets others load it
+            is_main_process: as in transformers.
+            state_dict: as in transformers.
+            push_to_hub: as in transformers; with `private`, an error is raised if the repository is public.
+            *args: as in transformers.
+            include_code: also save the code of the model, and the `auto_map` with which others load it
                 with `trust_remote_code=True` and without hf_tx.
-            **kwargs: as in the library.
+            **kwargs: as in transformers.
 
         Raises:
             ValueError: the repository is there and is not as `private` says; nothing has been saved or sent.
@@ -240,7 +241,7 @@ class TxPreTrainedModel(PushesAsAsked, PreTrainedModel):
         if push_to_hub:
             kwargs["repo_id"] = repository_of_save(save_directory, kwargs)
         if not all(weight.is_contiguous() for weight in self.parameters()):
-            # Views of one storage: the library asks where each ends, which only contiguous tensors can say.
+            # Views of one storage: transformers asks where each ends, which only contiguous tensors can say.
             state = self.state_dict() if state_dict is None else state_dict
             state_dict = {name: weight.contiguous() for name, weight in state.items()}
         args = (is_main_process, state_dict, push_to_hub, *args)

@@ -80,19 +80,20 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, past + length)`. Or what
-                every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it sees the
-                key) or floating point (added to the scores); it replaces the causal and window masks of all layers.
-            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing
-                of the earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
+            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, past + length)`. Or the
+                keys that every query sees: *Shape:* `(batch or 1, heads or 1, length, past + length)`, bool (True: it
+                sees the key) or floating point (added to the scores); it replaces the causal and window masks of all
+                layers.
+            position_ids: zero-based positions. Where they restart at 0, a new document begins, which does not see
+                earlier ones. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
             cache: states of earlier tokens, updated in place.
             inputs_embeds: embeddings instead of `input_ids`. *Shape:* `(batch, length, embedding_size)`.
             use_cache: return a cache. Default: `config.use_cache`.
             token_type_ids: types of the tokens. *Shape:* `(batch, length)`, int64.
-            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that begin again. *Shape:*
+            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that restart. *Shape:*
                 `(batch, length)`, int.
-            is_causal: False lets every position see all others, as an encoder does; biases of the positions stay
-                those of a decoder. Default: True.
+            is_causal: False: every position sees all others, as in an encoder; position biases are still those of a
+                decoder. Default: True.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
 
         Returns:
@@ -104,8 +105,8 @@ class TxDecoderModel(TxDecoderPreTrainedModel, TxStack):
         output_attentions = pop_flags(kwargs, self.config)
         if is_causal is False and past_length(cache) > 0:
             raise ValueError(
-                "is_causal = False with a filled cache: what it holds has not seen the new tokens; pass all tokens "
-                "in one call."
+                "is_causal = False cannot be used with a filled cache, because the tokens in it have not seen the "
+                "new ones: pass all tokens in one call."
             )
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
@@ -147,7 +148,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Prepare a step of `generate()`; see the library's method of this name, and `for_wrapper`."""
+        """Prepare a step of `generate()`; see the method of the same name in transformers, and `for_wrapper`."""
         inputs = super().prepare_inputs_for_generation(
             input_ids,
             next_sequence_length=next_sequence_length,
@@ -160,7 +161,8 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return for_wrapper(self, inputs, attention_mask)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Start what `generate_batch()` and servers give their requests to; see the library's method of this name.
+        """Create the manager of the requests of `generate_batch()` and servers; see the method of the same name in
+        transformers.
 
         Raises:
             ValueError: it cannot compute a layer of this model.
@@ -169,21 +171,22 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
         return super().init_continuous_batching(*args, **kwargs)
 
     def generate_batch(self, inputs: list[list[int]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Answer many requests at once; see the library's method of this name, which leaves failed ones empty.
+        """Generate for many requests at once; see the method of the same name in transformers, which leaves failed
+        ones empty.
 
         Args:
             inputs: the tokens of every request.
-            *args: as in the library.
-            **kwargs: as in the library.
+            *args: as in transformers.
+            **kwargs: as in transformers.
 
         Raises:
             ValueError: continuous batching cannot compute a layer of this model.
-            RuntimeError: no request was answered. When some were, the others are told in the log.
+            RuntimeError: if no request succeeded. If some did, the others are logged.
         """
         answers = super().generate_batch(inputs, *args, **kwargs)
         errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
         if inputs and len(errors) == len(answers):
-            raise RuntimeError(f"no request was answered: {next(iter(errors.values()), 'the log says why')}")
+            raise RuntimeError(f"no request succeeded: {next(iter(errors.values()), 'the log says why')}")
         for name, error in errors.items():
             logger.warning(f"request {name} failed: {error}")
         return answers
@@ -250,7 +253,7 @@ class TxDecoderForCausalLM(TxDecoderPreTrainedModel, GenerationMixin, LanguageMo
 
 
 class TxDecoderForSequenceClassification(TxDecoderPreTrainedModel):
-    """A decoder that classifies a text by the state of its last real token, whichever side is padded."""
+    """A decoder that classifies a text by the state of its last token that is not padding."""
 
     def __init__(self, config: TxDecoderConfig) -> None:
         super().__init__(config)
@@ -381,7 +384,7 @@ class TxDecoderForTokenClassification(TxDecoderPreTrainedModel, TokenHead):
 
 
 class TxDecoderForQuestionAnswering(TxDecoderPreTrainedModel):
-    """A decoder that marks where an answer begins and ends."""
+    """A decoder for extractive question answering, which predicts where an answer begins and ends."""
 
     def __init__(self, config: TxDecoderConfig) -> None:
         super().__init__(config)

@@ -98,16 +98,16 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
 
         Args:
             input_ids: tokens. *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, length)`. Or what every
-                query sees: *Shape:* `(batch or 1, heads or 1, length, length)`, bool (True: it sees the key) or
-                floating point (added to the scores); it replaces the window masks of all layers.
+            attention_mask: 1 for real tokens, 0 for padding on either side. *Shape:* `(batch, length)`. Or the keys
+                that every query sees: *Shape:* `(batch or 1, heads or 1, length, length)`, bool (True: it sees the
+                key) or floating point (added to the scores); it replaces the window masks of all layers.
             token_type_ids: types of the tokens. *Shape:* `(batch, length)`, int64.
-            position_ids: zero-based positions; where they begin again at 0, a new document begins, which sees nothing
-                of the others. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
+            position_ids: zero-based positions. Where they restart at 0, a new document begins, which does not see
+                the others. Default: counted over the real tokens. *Shape:* `(batch or 1, length)`, int64.
             inputs_embeds: embeddings instead of `input_ids`. *Shape:* `(batch, length, embedding_size)`.
-            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that begin again. *Shape:*
+            seq_idx: numbers of the documents packed in a row, instead of `position_ids` that restart. *Shape:*
                 `(batch, length)`, int.
-            is_causal: only False: an encoder is bidirectional.
+            is_causal: must be False or None, because an encoder is bidirectional.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict`; others go to the attention backend.
 
         Returns:
@@ -118,13 +118,10 @@ class TxEncoderModel(TxEncoderPreTrainedModel, TxStack):
             ValueError: inputs that contradict each other, or that the attention backend cannot compute.
         """
         if is_causal:
-            raise ValueError("is_causal = True: an encoder is bidirectional; use TxDecoderModel for a causal stack.")
+            raise ValueError("is_causal = True: an encoder is bidirectional; use TxDecoderModel for a causal model.")
         for name in ("cache", "past_key_values"):
             if kwargs.get(name) is not None:
-                raise ValueError(
-                    f"{name} is given, but an encoder reads a text as a whole and keeps nothing of it; prefix tuning "
-                    "needs a decoder."
-                )
+                raise ValueError(f"{name} is given, but an encoder has no cache; prefix tuning needs a decoder.")
         output_attentions = pop_flags(kwargs, self.config)
         kwargs.pop("use_cache", None)
         hidden_states, aux_losses = self.run(
@@ -165,7 +162,7 @@ def _classifier_transform(config: TxEncoderConfig) -> nn.Module:
 
 
 class TxEncoderForMaskedLM(TxEncoderPreTrainedModel, LanguageModelHead):
-    """An encoder that predicts masked tokens. In training the head is computed at labelled positions only."""
+    """An encoder that predicts masked tokens. In training the head is only computed for positions with labels."""
 
     shifts_labels = False
     labels_are_sparse = True
@@ -304,7 +301,7 @@ class TxEncoderForSequenceClassification(_TextScorer):
 
 
 class TxEncoderForMultipleChoice(_TextScorer):
-    """An encoder that chooses between several texts by the score of each."""
+    """An encoder for multiple choice, which scores each of several texts."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__(config, 1)
@@ -424,7 +421,7 @@ class TxEncoderForTokenClassification(TxEncoderPreTrainedModel, TokenHead):
 
 
 class TxEncoderForQuestionAnswering(TxEncoderPreTrainedModel):
-    """An encoder that marks where an answer begins and ends."""
+    """An encoder for extractive question answering, which predicts where an answer begins and ends."""
 
     def __init__(self, config: TxEncoderConfig) -> None:
         super().__init__(config)

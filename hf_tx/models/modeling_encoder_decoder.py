@@ -124,8 +124,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
 
         Args:
             tokens: *Shape:* `(batch, length)`, int64.
-            attention_mask: 1 for real tokens; the start token then stands before the first of them, whichever side is
-                padded. *Shape:* `(batch, length)`.
+            attention_mask: 1 for real tokens; the start token is before the first of them, for padding on either side.
+                *Shape:* `(batch, length)`.
 
         Raises:
             ValueError: the config names no start token, or no padding to put in place of -100.
@@ -133,8 +133,8 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
         start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
         if start is None or pad is None:
             raise ValueError(
-                f"decoder_start_token_id = {start}, pad_token_id = {pad}: both must be set to make the decoder's "
-                "input from labels or from the encoder's input; or pass decoder_input_ids."
+                f"decoder_start_token_id = {start}, pad_token_id = {pad}: both must be set to create "
+                "decoder_input_ids from the labels or from input_ids; or pass decoder_input_ids."
             )
         shifted = torch.cat((torch.full_like(tokens[:, :1], start), tokens[:, :-1]), dim=1)
         if attention_mask is not None:
@@ -184,7 +184,7 @@ class TxEncoderDecoderPreTrainedModel(TxPreTrainedModel):
 
 
 class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
-    """An encoder and the decoder that attends to it, without a head. The arguments are those of
+    """An encoder-decoder without a head. The arguments are those of
     [`TxPreTrainedModel`]."""
 
     def __init__(self, config: TxEncoderDecoderConfig, loss_implementation: str = "full") -> None:
@@ -243,23 +243,27 @@ class TxEncoderDecoderModel(TxEncoderDecoderPreTrainedModel):
             `encoder_last_hidden_state`, *Shape:* `(batch, source_length, encoder_hidden_size)`.
 
         Raises:
-            ValueError: packed documents, which the attention to the encoder cannot isolate; and as in
+            ValueError: if documents are packed, which cross-attention cannot isolate; and as in
                 [`TxDecoderModel.forward`].
         """
         _refuse_packing("position_ids", position_ids, attention_mask)
         _refuse_packing("decoder_position_ids", decoder_position_ids, decoder_attention_mask)
         for name in ("seq_idx", "cu_seq_lens_q", "cu_seq_lens_k"):
             if kwargs.get(name) is not None:
-                raise ValueError(f"{name}: encoder-decoders take no packed documents; give every document a row.")
+                raise ValueError(
+                    f"{name}: encoder-decoders do not support packed documents; put every document into its own row."
+                )
         if kwargs.pop("is_causal", None) is not None:
-            raise ValueError("is_causal: the encoder of an encoder-decoder is bidirectional and its decoder causal.")
+            raise ValueError(
+                "is_causal cannot be set: the encoder of an encoder-decoder is bidirectional and its decoder causal."
+            )
         own_cache = getattr(cache, "self_attention_cache", cache)
         check_keywords(self, self.config._attn_implementation, kwargs, own_cache)
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(
-                f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), since "
-                "the decoder's attention to the source needs it too. For another mask inside the encoder, call "
-                "get_encoder() with it and pass encoder_outputs."
+                f"attention_mask has shape {tuple(attention_mask.shape)}: it must be (batch, source_length), because "
+                "the cross-attention uses it too. For another mask inside of the encoder, call get_encoder() with "
+                "it, and pass encoder_outputs."
             )
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids, decoder_attention_mask = self._reread(input_ids, attention_mask, decoder_attention_mask)
@@ -315,12 +319,12 @@ def _refuse_packing(name: str, position_ids: torch.Tensor | None, attention_mask
         goes_on = ~begins[:, :-1]
     refuse_where(
         begins[:, 1:] & goes_on,
-        f"{name} begin again at 0: encoder-decoders take no packed documents; give every document a row.",
+        f"{name} restart at 0: encoder-decoders do not support packed documents; put every document into its own row.",
     )
 
 
 class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, GenerationMixin, LanguageModelHead):
-    """An encoder-decoder that writes a text for a text. The arguments are those of [`TxPreTrainedModel`]."""
+    """An encoder-decoder that generates a text from a text. The arguments are those of [`TxPreTrainedModel`]."""
 
     shifts_labels = False
     _tp_plan = {"lm_head": "colwise_gather_output"}
@@ -343,10 +347,10 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Prepare a step of `generate()`; see the library's method of this name.
+        """Prepare a step of `generate()`; see the method of the same name in transformers.
 
-        When generation goes on from a cache, the decoder's text is always given whole, since it must begin with the
-        start token; what the cache holds of it is not read again.
+        When generation continues with a filled cache, the whole text of the decoder is passed, because it must begin
+        with the start token. Tokens in the cache are not computed again.
         """
         past = int(cache.get_seq_length()) if is_first_iteration and cache is not None else 0
         if next_sequence_length is None and 0 < past < input_ids.shape[1]:
@@ -361,7 +365,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         return for_wrapper(self, inputs)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse continuous batching, which has no attention to an encoder; see the library's method of this name.
+        """Raise an error, because continuous batching does not support cross-attention; see the method of the same
+        name in transformers.
 
         Raises:
             ValueError: always.
@@ -415,8 +420,9 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if labels is None:
                 raise ValueError(
-                    "without labels, pass decoder_input_ids or decoder_inputs_embeds. Where a Trainer takes labels "
-                    "away, as for label smoothing, DataCollatorForSeq2Seq(tokenizer, model=model) makes them."
+                    "without labels, pass decoder_input_ids or decoder_inputs_embeds. If the Trainer removes the "
+                    "labels, as for label smoothing, use DataCollatorForSeq2Seq(tokenizer, model=model), which "
+                    "creates them."
                 )
             decoder_input_ids = self._shift_right(labels)
         outputs = self.model(
@@ -449,8 +455,8 @@ class TxEncoderDecoderForConditionalGeneration(TxEncoderDecoderPreTrainedModel, 
 
 
 class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel):
-    """An encoder-decoder that classifies a text: the decoder reads it once more, shifted right, and the state of its
-    last real token is scored (Lewis et al., 2019, section 3.1, https://huggingface.co/papers/1910.13461)."""
+    """An encoder-decoder that classifies a text: the decoder reads the text again, shifted right, and its last token
+    that is not padding is classified (Lewis et al., 2019, section 3.1, https://huggingface.co/papers/1910.13461)."""
 
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)
@@ -538,8 +544,8 @@ class TxEncoderDecoderForSequenceClassification(TxEncoderDecoderPreTrainedModel)
 
 
 class TxEncoderDecoderForQuestionAnswering(TxEncoderDecoderPreTrainedModel):
-    """An encoder-decoder that marks where an answer begins and ends: the decoder reads the text once more, shifted
-    right, and each of its states is scored (Lewis et al., 2019, https://huggingface.co/papers/1910.13461)."""
+    """An encoder-decoder for extractive question answering: the decoder reads the text again, shifted right, and its
+    states predict where an answer begins and ends (Lewis et al., 2019, https://huggingface.co/papers/1910.13461)."""
 
     def __init__(self, config: TxEncoderDecoderConfig) -> None:
         super().__init__(config)

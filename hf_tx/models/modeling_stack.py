@@ -33,8 +33,8 @@ logger = logging.get_logger(__name__)
 class TxStack(TxPreTrainedModel):
     """Embeddings, layers and the final norm: the base model of a family.
 
-    Subclasses say whether the stack is causal (`is_causal`) and whether its layers attend to an encoder (`crosses`).
-    Inputs may be embeddings and positions made elsewhere, so that other modalities use the same stacks.
+    Subclasses define whether the stack is causal (`is_causal`) and whether its layers have cross-attention
+    (`crosses`). Inputs can also be embeddings and positions, so that other modalities can use the same stacks.
     """
 
     config: TxStackConfig
@@ -106,8 +106,8 @@ class TxStack(TxPreTrainedModel):
         elif token_type_ids is not None:
             refuse_where(
                 token_type_ids != 0,
-                "token_type_ids are given, but type_vocab_size = 0: the model has no token types. Leave them out: "
-                "tokenizer.model_input_names = ['input_ids', 'attention_mask'].",
+                "token_type_ids are given, but the model has no token types (type_vocab_size = 0). Leave them out "
+                "with tokenizer.model_input_names = ['input_ids', 'attention_mask'].",
             )
         for scheme in self.positions.values():
             added = {"losses": losses} if losses is not None and declared_losses([scheme]) else {}
@@ -136,29 +136,31 @@ class TxStack(TxPreTrainedModel):
 
     # ---------------------------------------------------------------------------------------------------- forward
     def _backend(self, output_attentions: bool, cache: Cache | None, attention_mask: Any) -> str:
-        """Return the attention implementation of a call: that of the config, or `eager`, with a warning, where the
-        caller wants attention weights and that has none.
+        """Return the attention implementation of a call: that of the config, or `eager`, with a warning, if the
+        caller requests attention weights and it does not return them.
 
         Raises:
-            ValueError: it cannot compute the call, or give way to `eager`.
+            ValueError: if it cannot compute the call, and `eager` cannot replace it.
         """
         backend = self.config._attn_implementation
         check_training(self, backend)
         from_backend = self.plan.attends or (self.crosses and CROSS_MIXERS.get(self.config.cross_mixer).uses_backend)
         if output_attentions and not self.plan.attends and not self.crosses:
             mixers = ", ".join(dict.fromkeys(self.config.mixers))
-            logger.warning_once(f"output_attentions=True gives nothing: no layer is attention, but {mixers}.")
+            logger.warning_once(
+                f"output_attentions=True returns nothing, because no layer is attention: the mixers are {mixers}."
+            )
         if not output_attentions or not from_backend or gives_weights(backend):
             return backend
         # Masks that were made for another backend, and engines, which mask by themselves.
         if is_served(self.config, backend, cache) or isinstance(attention_mask, dict):
             raise ValueError(
-                f"attn_implementation={backend!r} gives no attention weights (output_attentions=True); call "
+                f"attn_implementation={backend!r} does not return attention weights (output_attentions=True); call "
                 "model.set_attn_implementation('eager') first."
             )
         logger.warning_once(
-            f"attn_implementation={backend!r} gives no attention weights: calls with output_attentions=True are "
-            "computed by 'eager'."
+            f"attn_implementation={backend!r} does not return attention weights: calls with output_attentions=True "
+            "are computed with 'eager'."
         )
         return "eager"
 
@@ -187,13 +189,13 @@ class TxStack(TxPreTrainedModel):
             inputs_embeds: embeddings, or None.
             cache: that of the stack, or of an encoder-decoder.
             is_causal: whether the layers are causal in this call.
-            output_attentions: whether the caller wants the attention weights. A backend that has none gives way to
-                `eager` for this call, with a warning.
+            output_attentions: whether attention weights are requested. A backend that does not return them is replaced
+                by `eager` for this call, with a warning.
             token_type_ids: types of the tokens, or None.
             seq_idx: numbers of packed documents, or None.
-            encoder_hidden_states: what the layers attend to as well.
+            encoder_hidden_states: states of the encoder, for cross-attention.
             encoder_attention_mask: padding of the source; or a mask of four dimensions.
-            **kwargs: what goes on to the layers.
+            **kwargs: arguments of the layers.
 
         Returns:
             *Shape:* `(batch, length, output_size)`; and the auxiliary losses by name, or None where no part has any.
@@ -266,8 +268,8 @@ class TxStack(TxPreTrainedModel):
             raise ValueError("the decoder of an encoder-decoder needs encoder_hidden_states")
         if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] != source.shape[1]:
             raise ValueError(
-                f"the mask of the source covers {mask.shape[1]} tokens, and the encoder's states are "
-                f"{source.shape[1]}: it must cover them."
+                f"the mask of the source has {mask.shape[1]} tokens, but encoder_hidden_states has "
+                f"{source.shape[1]}: they must be the same."
             )
         if isinstance(cache, EncoderDecoderCache):
             check_source(cache, self.layers[0].cross_mixer, source, self.training)
@@ -281,8 +283,8 @@ class TxStack(TxPreTrainedModel):
         if not CROSS_MIXERS.get(self.config.cross_mixer).uses_backend:
             if mask is not None and mask.ndim != 2:
                 raise ValueError(
-                    f"cross_mixer = {self.config.cross_mixer!r} takes the padding of the source as its mask, (batch, "
-                    f"source_length), not the shape {tuple(mask.shape)}."
+                    f"cross_mixer = {self.config.cross_mixer!r} needs a mask of the source of shape (batch, "
+                    f"source_length), not {tuple(mask.shape)}."
                 )
             return None if mask is None else mask.bool()
         if mask is not None and mask.ndim == 4:
@@ -301,15 +303,15 @@ def _first_real_state(states: torch.Tensor, mask: torch.Tensor | None) -> torch.
         return states[:, 0]
     if mask.ndim != 2:
         raise ValueError(
-            f"initial_state = 'encoder' takes the padding of the source as its mask, (batch, source_length), not the "
-            f"shape {tuple(mask.shape)}."
+            "initial_state = 'encoder' needs a mask of the source of shape (batch, source_length), not "
+            f"{tuple(mask.shape)}."
         )
     first = mask.long().argmax(dim=-1)
     return states[torch.arange(len(states), device=states.device), first.to(states.device)]
 
 
 def pop_flags(kwargs: dict[str, Any], config: TxStackConfig) -> bool:
-    """Take the flags that the decorators have read out of what goes on to the layers; return `output_attentions`."""
+    """Remove the flags that the decorators have read from the arguments of the layers; return `output_attentions`."""
     kwargs.pop("output_hidden_states", None)
     asked = kwargs.pop("output_attentions", None)
     return bool(config.output_attentions if asked is None else asked)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a norm is, and where a model takes its norms from."""
+"""The entry of a norm in its registry, and the functions that create the norms of a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from .parts import Part, PartRegistry
 class Norm(Part):
     """One entry of the registry of norms.
 
-    Its `module` is built as `module(config, size)`, or `module(config, size, options)` where it has options, and maps
-    the last dimension, of `size` features, of a tensor of any shape, in any floating point dtype, which it keeps. Its
-    `reference` is `reference(module, hidden_states)`.
+    Its `module` is created as `module(config, size)`, or `module(config, size, options)` if it has options. It maps
+    the last dimension, of `size` features, of a tensor of any shape and any floating point dtype, which does not
+    change. Its `reference` is `reference(module, hidden_states)`.
 
     Attributes:
-        of_heads: `of_heads(config, heads)` builds a norm of `(..., heads, head_dim)` that has a weight for every head,
-            for `qk_norm_scope="heads"`. None where there is no such norm.
+        of_heads: `of_heads(config, heads)` creates a norm of `(..., heads, head_dim)` with one weight per head, for
+            `qk_norm_scope="heads"`. None if there is no such norm.
     """
 
     of_heads: Callable[[Any, int], nn.Module] | None = None
@@ -35,7 +35,7 @@ def build_norm(config: Any, size: int | None = None) -> nn.Module:
 
 
 def build_qk_norm(config: Any, heads: int) -> nn.Module | None:
-    """Build the norm of the projected queries or keys, of which there are so many `heads`, or return None.
+    """Create the norm of the projected queries or keys with this number of `heads`, or return None.
 
     With `qk_norm_scope`
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Outputs of the models: those of the library, and the auxiliary losses by their names, where a model has such."""
+"""Outputs of the models: those of transformers, with the auxiliary losses of a model by name."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What all parts of a model have in common - mixers, cross mixers, positions, norms, feed-forward layers - and the
-registries by which a config names them."""
+"""The entry that all parts of a model have in common (mixers, cross mixers, positions, norms, feed-forward layers),
+and the registries in which a config finds them by name."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -14,19 +14,20 @@ from .registry import Registry, require, require_known
 class Part:
     """One entry of a registry.
 
-    Parameters and buffers that a module holds itself, not in layers of torch, are set by its method
-    `init_parameters()`, with the functions of `transformers.initialization`: they leave alone what a checkpoint has
-    filled. A model with one that nothing sets is refused when it is built (`initialisation.py`).
+    Parameters and buffers of a module itself, outside of PyTorch layers, are set by its method `init_parameters()`
+    with the functions of `transformers.initialization`, which do not overwrite values that were loaded from a
+    checkpoint. Creating a model with one that is not initialized raises an error (`initialisation.py`).
 
     Attributes:
-        module: what builds it; the entries of each kind say with which arguments. None where nothing is to be built.
-        options: the dataclass that checks its own options. The module then gets an object of it as its last argument.
-        reference: the plain form that it must equal, or its import path `module:function`. Built-in parts have theirs
-            in `hf_tx.conformance`.
-        reads: those config fields of its kind that it reads and others do not, such as `norm_unit_offset`.
-        tp_plan: how tensor parallelism shards it: the library's styles by the names of its projections, or a function
-            of the config that returns them. Without one it runs whole on every device.
-        adapter_targets: its projections that adapters of PEFT replace when no others are named.
+        module: the class or function that creates it; the entries of each kind document its arguments. None if there
+            is nothing to create.
+        options: the dataclass of its options, which checks them. The module gets an object of it as its last argument.
+        reference: the plain implementation that it must equal, or its import path `module:function`. The references of
+            built-in parts are in `hf_tx.conformance`.
+        reads: the config fields that it uses and others of its kind do not, such as `norm_unit_offset`.
+        tp_plan: its tensor parallel plan: styles of transformers by the names of its projections, or a function of the
+            config that returns them. Without a plan, every device computes the whole part.
+        adapter_targets: the projections that PEFT adapts by default.
     """
 
     module: Callable[..., Any] | None
@@ -46,7 +47,7 @@ class PartRegistry(Registry[P]):
 
     Args:
         kind: the config field that names one.
-        options_field: the config field with their options by name.
+        options_field: the config field with their options.
     """
 
     def __init__(self, kind: str, options_field: str) -> None:
@@ -72,7 +73,7 @@ class PartRegistry(Registry[P]):
         return None if kind is None else kind(**(getattr(config, self.options_field) or {}).get(name, {}))
 
     def build(self, config: Any, name: str, *arguments: Any) -> Any:
-        """Build a part: `module(config, *arguments)`, with its options behind them where it has any.
+        """Build a part: `module(config, *arguments)`, followed by its options if it has any.
 
         Returns:
             The module, or None for a part that is nothing.
@@ -109,8 +110,8 @@ class PartRegistry(Registry[P]):
 
 
 def shared_plan(parts: Iterable[Part], config: Any) -> dict[str, str]:
-    """Return the tensor-parallel plan of what stands at one place in the layers of a model. The library knows modules
-    apart by their names only, so nothing is sharded where one of the parts has no plan, or two disagree."""
+    """Return the tensor parallel plan of the parts at one place in the layers of a model. transformers distinguishes
+    modules only by their names, so nothing is sharded if a part has no plan, or two plans differ."""
     plans = []
     for part in parts:
         plan = part.tp_plan(config) if callable(part.tp_plan) else part.tp_plan

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Sparse attention: mixers that differ from `full` in which keys a query sees, and in nothing else.
+"""Sparse attention: mixers that only differ from `full` in the keys that a query sees.
 
-Indices count from the first token of the query's document, so that padding before or after a text and packing change
-nothing; with padding inside a text, the rules are given ranks among its real tokens instead (`create_mask`).
+Indices count from the first token of the query's document, so that padding before or after a text and packing have
+no effect. With padding inside of a text, the rules get ranks among its other tokens instead (`create_mask`).
 """
 
 import functools
@@ -46,7 +46,7 @@ def chunked(
         first = start(b, q)
         return (q - first) // size == (kv - first) // size
 
-    return Pattern(rule, Band(size - 1, 0 if is_causal else size - 1, origin=origin))
+    return Pattern(rule, Band(size - 1, 0 if is_causal else size - 1, origin=origin), broadcasts=True)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def dilated(options: DilatedOptions, window: int, is_causal: bool, origin: torch
         distance = q - kv
         return (distance <= reach) & (distance >= -reach) & (distance % step == 0)
 
-    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin=origin))
+    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin=origin), broadcasts=True)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def global_local(
         return seen
 
     far = functools.partial(_far, options, is_causal) if positions or options.random_blocks else None
-    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far))
+    return Pattern(rule, Band(reach, 0 if is_causal else reach, origin, far), broadcasts=True)
 
 
 def _register(name: str, pattern: Callable[..., Pattern], options: type, needs: tuple[str, ...] = ()) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a plug-in is handed: the calls by which it registers what it brings, and the parts that it may build on."""
+"""The `api` object of a plug-in: methods that register parts, and the classes that parts can build on."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ from .registry import Registry
 API_VERSION = 1
 
 State = Literal["kv", "window kv", "recurrent"]
-#: By the state of a mixer: the library's name of its cache layer.
+#: By the state of a mixer: the name in transformers of its cache layer.
 _LAYER_TYPES: dict[State | None, str] = {
     "kv": "full_attention",
     "window kv": "sliding_attention",
     "recurrent": RECURRENT_LAYER_TYPE,
     None: "full_attention",
 }
-# Names in which the library looks for the word, and then treats the backend as its own of that kind.
+# transformers looks for these words in names, and treats the backend as its own backend of this kind.
 _WORDS_OF_THE_LIBRARY = ("flash", "sdpa", "flex_attention", "paged|")
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """An installed plug-in, as the metadata of its distribution describes it; nothing of it is imported.
+    """An installed plug-in, described by the metadata of its distribution, without importing it.
 
     Attributes:
-        name: name of the entry point. It is the vendor that the names of the plug-in begin with.
-        distribution: the distribution that brings it.
+        name: name of the entry point. It is the prefix of the names of the plug-in.
+        distribution: the distribution that it is part of.
         version: the version of that distribution.
         target: the entry point, `module:function`.
     """
@@ -59,11 +59,11 @@ class Plugin:
 
 
 class PluginApi:
-    """Handed to the function that the entry point of a plug-in names. It collects what that function registers, and
-    nothing of it counts unless all of it is right.
+    """The argument of the function that the entry point of a plug-in names. It collects what that function registers,
+    and registers everything or, after an error, nothing.
 
-    The classes and functions among its attributes are those of the copy of hf_tx that asks. So a plug-in needs no
-    import of hf_tx, and serves the copy that came with a checkpoint as well.
+    Its classes and functions are those of the copy of hf_tx that loads the plug-in. A plug-in therefore
+    needs no import of hf_tx, and also works with the copy that is saved with a checkpoint.
 
     Args:
         plugin: the plug-in that registers.
@@ -100,21 +100,21 @@ class PluginApi:
         needs: tuple[str, ...] = (),
         **fields: Any,
     ) -> None:
-        """Register a mixer; see [`Mixer`] for what is not said here.
+        """Register a mixer; see [`Mixer`].
 
         Args:
             name: `vendor/name`.
-            module: built as `module(config, layer_idx, backend_config, is_causal)`.
-            state: what the cache keeps for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
-                tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. With keys
-                and values it is attention.
-            cost: how time grows with the length. Default: `quadratic` for `kv`, else `linear`.
-            is_causal: whether it can be causal. Default: unless `state` is None.
+            module: created as `module(config, layer_idx, backend_config, is_causal)`.
+            state: what the cache stores for it: `kv`, keys and values; `window kv`, those of the last `sliding_window`
+                tokens; `recurrent`, one tensor of constant size; None, nothing, so that it cannot be causal. A mixer
+                with keys and values is attention.
+            cost: growth of the time with the length. Default: `quadratic` for `kv`, or else `linear`.
+            is_causal: whether it can be causal. Default: True unless `state` is None.
             needs: config fields that must be set. `sliding_window` is among them for `window kv`.
             **fields: the other fields of [`Mixer`]; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         what = f"mixer {name!r}"
         if state not in _LAYER_TYPES:
@@ -124,7 +124,7 @@ class PluginApi:
             raise ValueError(f"{what}: state = None: a causal mixer needs a state, or it cannot generate.")
         attends = state in ("kv", "window kv")
         if fields.get("pattern") is not None and not attends:
-            raise ValueError(f"{what}: a pattern says which keys a query sees, so it needs state = 'kv'.")
+            raise ValueError(f"{what}: a pattern defines which keys a query sees, so it needs state = 'kv'.")
         if state == "window kv":
             needs = tuple(dict.fromkeys((*needs, "sliding_window")))
         mixer = Mixer(
@@ -143,11 +143,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`CrossMixer`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`CrossMixer`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(CROSS_MIXERS, name, CrossMixer(module, **fields))
 
@@ -156,11 +156,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`Position`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`Position`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(POSITIONS, name, Position(module, **fields))
 
@@ -169,11 +169,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`Norm`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`Norm`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(NORMS, name, Norm(module, **fields))
 
@@ -182,11 +182,11 @@ class PluginApi:
 
         Args:
             name: `vendor/name`.
-            module: see [`FeedForward`], as for the rest.
-            **fields: of the entry; `reference` is required.
+            module: see [`FeedForward`].
+            **fields: the other fields; `reference` is required.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         self._add_part(FEED_FORWARDS, name, FeedForward(module, **fields))
 
@@ -201,31 +201,35 @@ class PluginApi:
         needs_band: bool = False,
         by_distance: bool = False,
     ) -> None:
-        """Register an attention backend in the library's own tables, so that it serves any model of the library.
+        """Register an attention backend in the registries of transformers, for any model of transformers.
 
         Args:
             name: `vendor_name`.
-            attention: with the signature of the library's attention functions.
-            mask: with that of its mask functions. Without one the library would hand out no mask at all.
-            supports: `supports(layer, features)` returns None when it can serve a layer with this config and these
-                features, else the reason: `refuses` of [`Backend`].
+            attention: function with the signature of the attention functions of transformers.
+            mask: function with the signature of its mask functions. Without one transformers would pass no mask.
+            supports: `supports(layer, features)` returns None if it can compute a layer with this config and these
+                features, or the reason why not.
             computes: see `register_backend`, as for the rest.
             needs_band: whether it is made for layers whose keys lie in a band around the query.
             by_distance: whether it takes the bias of the positions by distance.
 
         Raises:
-            ValueError: an argument breaks a rule.
+            ValueError: if an argument is invalid.
         """
         what = f"backend {name!r}"
         _check_callable(what, "attention", attention)
         if mask is None:
-            raise ValueError(f"{what}: has no mask function, so padding would be ignored; give mask=.")
+            raise ValueError(f"{what}: has no mask function, so padding would be ignored; pass mask=.")
         _check_callable(what, "mask", mask)
         for word in _WORDS_OF_THE_LIBRARY:
             if word in name:
-                raise ValueError(f"{what}: the library takes names with {word!r} for its own; choose another name.")
+                raise ValueError(
+                    f"{what}: transformers treats names with {word!r} as its own backends; choose another name."
+                )
         if unknown := set(computes or ()) - set(FEATURES):
-            raise ValueError(f"{what}: computes {sorted(unknown)}; the features are {', '.join(FEATURES)}.")
+            raise ValueError(
+                f"{what}: computes has the unknown features {sorted(unknown)}; the features are {', '.join(FEATURES)}."
+            )
         arguments = dict(
             attention=attention,
             mask=mask,
@@ -250,12 +254,12 @@ class PluginApi:
         registry.register(name, value, self.plugin.origin)
 
     def names(self) -> dict[str, list[str]]:
-        """Return what has been registered: names by kind."""
+        """Return the registered names by kind."""
         found = {kind: list(registry) for kind, registry in self.entries.items()}
         return {kind: names for kind, names in (*found.items(), (self.backends.kind, list(self.backends))) if names}
 
     def refuse_taken(self) -> None:
-        """Raise ValueError, with both origins, if a name that has been registered here is known already."""
+        """Raise a ValueError with both origins if a name is already registered."""
         for registry in REGISTRIES:
             for name in self.entries[registry.kind]:
                 registry.refuse_taken(name, self.plugin.origin)
@@ -263,10 +267,10 @@ class PluginApi:
             _refuse_taken_backend(name, self.backends.get(name)["attention"], self.plugin.origin)
 
     def commit(self) -> None:
-        """Make what has been registered known: all of it, or nothing.
+        """Add everything to the registries, or nothing.
 
         Raises:
-            ValueError: a name is taken; both origins are named.
+            ValueError: if a name is taken; the message has both origins.
         """
         self.refuse_taken()
         for registry in REGISTRIES:
@@ -283,7 +287,7 @@ def _check_callable(what: str, argument: str, value: Any) -> None:
 
 def _check_reference(what: str, reference: Any) -> None:
     if not reference:
-        raise ValueError(f"{what}: has no reference; give the plain form that it must equal, reference=.")
+        raise ValueError(f"{what}: has no reference; pass the plain implementation that it must equal as reference=.")
     if isinstance(reference, dict):  # of a position scheme
         for place, function in reference.items():
             _check_reference(f"{what}: {place}", function)
@@ -296,11 +300,12 @@ def _check_reference(what: str, reference: Any) -> None:
 
 
 def _refuse_taken_backend(name: str, attention: Any, origin: str) -> None:
-    """The library's tables are global: another copy of hf_tx may have registered the same function there."""
+    """Check that a backend is not registered. The registries of transformers are global: another copy of hf_tx may
+    have registered the same function."""
     known = ALL_ATTENTION_FUNCTIONS.get(name)
 
     def place(function: Any) -> str:
         return f"{getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)}"
 
     if known is not None and place(known) != place(attention):
-        raise ValueError(f"backend {name!r} is registered by {place(known)} already; {origin} needs another name.")
+        raise ValueError(f"backend {name!r} is already registered by {place(known)}; {origin} needs another name.")

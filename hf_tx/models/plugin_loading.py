@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Finds installed plug-ins, when a name is asked for that only they can have.
+"""Finds and loads installed plug-ins when one of their names is used.
 
-A plug-in is an entry point of the group `hf_tx.plugins`; its name is the vendor that all its names begin with, so that
-one plug-in is imported for a name, and no other. Every copy of this code in a process has registries of its own, and
-loads a plug-in into them when its own configs name it.
+A plug-in is an entry point of the group `hf_tx.plugins`; its name is the prefix of all names that it registers, so
+that only one plug-in is imported for a name. Every copy of this code in a process has its own registries, and loads a
+plug-in into them when its own configs use it.
 """
 
 import os
@@ -81,36 +81,37 @@ def find_plugin(vendor: str) -> Plugin | None:
 
 
 def collect(plugin: Plugin) -> PluginApi:
-    """Import a plug-in and let it register what it brings, without making that known.
+    """Import a plug-in and collect what it registers, without adding it to the registries.
 
     Raises:
-        ImportError: it cannot be used; the message says why, and names its origin.
+        ImportError: if it cannot be used; the message has the reason and its origin.
     """
 
     def refused(reason: str) -> ImportError:
         return ImportError(f"the plug-in {plugin.name!r} of {plugin.origin} cannot be used: {reason}")
 
     if not plugin.name or set("/._") & set(plugin.name):
-        raise refused("the name of its entry point must not be empty, nor contain '/', '.' or '_'.")
+        raise refused("the name of its entry point must not be empty, and must not contain '/', '.' or '_'.")
     try:
         register: Any = EntryPoint(plugin.name, plugin.target, GROUP).load()
-    except Exception as error:  # whatever a foreign module does when it is imported
-        raise refused(f"its import raises {type(error).__name__}: {error}") from error
+    except Exception as error:  # importing a module can raise anything
+        raise refused(f"importing it raises {type(error).__name__}: {error}") from error
     written_for = getattr(register, "api_version", API_VERSION)
     if written_for != API_VERSION:
         raise refused(
-            f"it is written for version {written_for!r} of the plug-in api, and this hf_tx has {API_VERSION}."
+            f"it needs version {written_for!r} of the plug-in api, but this hf_tx has version {API_VERSION}. Install "
+            "versions that fit together."
         )
     api = PluginApi(plugin)
     try:
         register(api)
     except Exception as error:
-        raise refused(f"its registration raises {type(error).__name__}: {error}") from error
+        raise refused(f"its register function raises {type(error).__name__}: {error}") from error
     return api
 
 
 def load(vendor: str) -> Plugin | None:
-    """Load the plug-in of a vendor, once: all that it registers becomes known, or nothing.
+    """Load the plug-in with this prefix, once: everything that it registers is added, or nothing.
 
     Returns:
         The plug-in, or None when none is installed.
@@ -146,18 +147,18 @@ def find(name: str) -> str:
         return ""
     plugin = load(vendor)
     if plugin is not None:
-        return f" The plug-in {vendor!r} of {plugin.origin} has no such."
+        return f" The plug-in {vendor!r} of {plugin.origin} does not register it."
     if turned_off():
         return f" Names with '/' belong to plug-ins, and {SWITCH}=0 turns them off."
     return (
-        f" Names with '/' belong to plug-ins, and no {vendor!r} is installed. Installed plug-ins: "
+        f" Names with '/' belong to plug-ins, and the plug-in {vendor!r} is not installed. Installed plug-ins: "
         f"{names_of_installed()}."
     )
 
 
 def find_backend(name: str) -> None:
     """Load the plug-in that an attention backend belongs to, `vendor_name`, if this copy of the code does not know it.
-    The library may: its tables are global, and another copy may have filled them.
+    transformers may: its tables are global, and another copy may have filled them.
 
     Raises:
         ImportError: see `load`.
@@ -168,7 +169,8 @@ def find_backend(name: str) -> None:
         return
     if turned_off() and name not in ALL_ATTENTION_FUNCTIONS:
         raise ValueError(
-            f"attn_implementation={name!r} is unknown; if a plug-in has it: {SWITCH}=0 turns plug-ins off."
+            f"attn_implementation={name!r} is unknown. If it belongs to a plug-in, unset {SWITCH}: {SWITCH}=0 turns "
+            "plug-ins off."
         )
     load(vendor)
 
@@ -191,17 +193,19 @@ def require_plugins(names: list[str], recorded: dict[str, dict[str, str]] | None
             continue  # the registries say what is unknown
         distribution, version = record.get("distribution", ""), record.get("version", "")
         if not re.fullmatch(r"\w[\w.-]*", distribution):  # it becomes part of a command
-            raise ValueError(f"plugins[{vendor!r}]['distribution'] = {distribution!r}: is no name of a distribution.")
+            raise ValueError(
+                f"plugins[{vendor!r}]['distribution'] = {distribution!r}: must be the name of a distribution."
+            )
         needed = f"this config needs the plug-in {vendor!r} (for {name!r}), saved with {distribution} {version}"
         if turned_off() and loaded(vendor) is None:
-            raise ImportError(f"{needed}; {SWITCH}=0 turns plug-ins off.")
+            raise ImportError(f"{needed}; unset {SWITCH}: {SWITCH}=0 turns plug-ins off.")
         plugin = load(vendor)
         if plugin is None:
             raise ImportError(f"{needed}. It is not installed: pip install {distribution}")
         if _normalized(plugin.distribution) != _normalized(distribution):
-            raise ImportError(f"{needed}; the {vendor!r} that is installed is of {plugin.origin}.")
+            raise ImportError(f"{needed}; the installed plug-in {vendor!r} is of {plugin.origin}.")
         if plugin.version != version:
-            logger.warning_once(f"{needed}; installed is {plugin.version}.")
+            logger.warning_once(f"{needed}; the installed version is {plugin.version}.")
 
 
 def _normalized(distribution: str) -> str:

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What a position scheme is: how a model learns where a token stands.
+"""Position schemes: their base class, and their entry in the registry.
 
-There are three places where a scheme can work, and each is a method with a neutral default: it adds something to the
+A scheme can work at three places, each with a method that does nothing by default: it adds something to the
 embeddings (`embed`), rotates queries and keys (`rotate`), or adds a bias to the attention scores (`bias`).
 """
 
@@ -17,7 +17,7 @@ from .parts import Part, PartRegistry
 class PositionScheme(nn.Module):
     """Base of all schemes, and the scheme `none`."""
 
-    #: Whether `bias` returns a tensor: backends without an additive bias refuse such a layer.
+    #: Whether `bias` returns a tensor: backends without an additive bias do not support such a layer.
     has_bias = False
     #: Whether `embed` changes the embeddings: such a scheme belongs to the model, not to a layer.
     has_embedding = False
@@ -45,7 +45,7 @@ class PositionScheme(nn.Module):
         Args:
             hidden_states: gives dtype and device.
             position_ids: *Shape:* `(batch or 1, length)`, int64.
-            layer_type: the library's name for the kind of layer (`full_attention`, `sliding_attention`).
+            layer_type: the name in transformers for the kind of layer (`full_attention`, `sliding_attention`).
 
         Returns:
             What `apply_rotary` takes, or None when the scheme does not rotate.
@@ -71,11 +71,11 @@ class PositionScheme(nn.Module):
 class Position(Part):
     """One entry of the registry of position schemes.
 
-    Its `module` is a subclass of [`PositionScheme`], built as `module(config)`, or `module(config, options)` where it
-    has options. Its `reference` is a dict of what it does at each of the three places, functions or import paths:
+    Its `module` is a subclass of [`PositionScheme`], created as `module(config)`, or `module(config, options)` if it
+    has options. Its `reference` is a dict with functions, or import paths, for the places at which it works:
 
     - `embed(config, scheme, position, size)` returns what is added to an embedding. *Shape:* `(size,)`.
-    - `rotate(config, states, position, length)` returns queries or keys of a text of that length, turned. *Shape:*
+    - `rotate(config, states, position, length)` returns rotated queries or keys of a text of this length. *Shape:*
       both `(heads, head_dim)`.
     - `bias(config, scheme, head, distance, is_causal)` returns what is added to a score; the distance is key minus
       query.

@@ -2,7 +2,7 @@
 """The built-in position schemes. A new one is one new file that registers itself, and one import line here.
 
 Nothing here is a plain tensor attribute or a buffer that a load from the meta device could leave unset, except the
-rotary frequencies, which the library's own weight initialisation recomputes.
+rotary frequencies, which the weight initialization of transformers computes again.
 """
 
 import math
@@ -24,8 +24,8 @@ SINUSOIDS = ("interleaved", "concatenated", "tensor2tensor")
 
 
 class SinusoidalPositions(PositionScheme):
-    """Fixed sines and cosines of geometric wavelengths, added to the embeddings. Computed from the position: there is
-    no last one. With `sinusoidal_type`
+    """Fixed sines and cosines of geometric wavelengths, added to the embeddings. They are computed for any position.
+    With `sinusoidal_type`
 
     - `interleaved`: sines at even features, cosines at odd ones, of wavelengths from 2 pi to 10000 * 2 pi, the end not
       included (Vaswani et al., 2017, section 3.5, https://huggingface.co/papers/1706.03762),
@@ -59,7 +59,7 @@ class SinusoidalPositions(PositionScheme):
 
 
 class LearnedPositions(PositionScheme):
-    """One learned vector a position, added to the embeddings (Gehring et al., 2017,
+    """One learned vector per position, added to the embeddings (Gehring et al., 2017,
     https://huggingface.co/papers/1705.03122). Positions end at `max_position_embeddings`."""
 
     has_embedding = True
@@ -74,8 +74,8 @@ class LearnedPositions(PositionScheme):
 
 
 class AlibiPositions(PositionScheme):
-    """A penalty that grows linearly with the distance, with one slope a head (Press et al., 2022,
-    https://huggingface.co/papers/2108.12409). In bidirectional layers both sides are penalised alike."""
+    """A penalty that grows linearly with the distance, with one slope per head (Press et al., 2022,
+    https://huggingface.co/papers/2108.12409). In bidirectional layers both sides have the same penalty."""
 
     has_bias = True
 
@@ -118,20 +118,20 @@ class RelativePositions(PositionScheme):
 
 
 class LearnedRelativePositions(LearnedPositions, RelativePositions):
-    """Both: a learned vector a position at the embeddings, and a learned bias of distances at the scores (Song et al.,
-    2020, https://huggingface.co/papers/2004.09297)."""
+    """Both: a learned vector per position, added to the embeddings, and a learned bias of distances, added to the
+    scores (Song et al., 2020, https://huggingface.co/papers/2004.09297)."""
 
 
 def relative_position_buckets(
     distance: torch.Tensor, is_causal: bool, num_buckets: int, max_distance: int
 ) -> torch.Tensor:
-    """Sort distances into buckets.
+    """Assign distances to buckets.
 
     Args:
         distance: key index minus query index. *Shape:* any, int64.
         is_causal: all buckets serve keys at or before the query; otherwise the upper half serves keys after it.
-        num_buckets: how many buckets there are.
-        max_distance: this distance and all beyond it share the last bucket of their side.
+        num_buckets: number of buckets.
+        max_distance: this distance and all larger ones share the last bucket of their side.
 
     Returns:
         Bucket numbers in `[0, num_buckets)`. *Shape:* that of `distance`, int64.
@@ -151,7 +151,7 @@ def relative_position_buckets(
 
 class RopePositions(PositionScheme):
     """Rotary position embedding (Su et al., 2021, https://huggingface.co/papers/2104.09864), with every scaling kind
-    of the library. Layer types may have parameters of their own."""
+    of transformers. Layer types may have parameters of their own."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -164,26 +164,26 @@ class RopePositions(PositionScheme):
             rotary.rope_type: rotary.changes_at for rotary in self.rotary_emb.values() if rotary.changes_at is not None
         }
 
-    def warn_of_changes(self, past: int | torch.Tensor, length: int, room: int | None) -> None:
-        """Warn once where a cache holds keys that were rotated by other frequencies than a longer text has.
+    def warn_of_changes(self, past: int | torch.Tensor, length: int, size: int | None) -> None:
+        """Warn once if a cache has keys that were rotated with other frequencies than those of a longer text.
 
         Args:
             past: tokens in the cache.
             length: of the input.
-            room: length of a static cache, of which only the device knows how much it holds: its first call warns of
-                all that fits into it.
+            size: size of a static cache. The number of tokens in it is only known on the device, so the first call
+                warns for the whole size.
         """
         if is_tracing() or not isinstance(past, int):
             return
-        last = past + length if past else room or 0
+        last = past + length if past else size or 0
         for kind, limit in self.changes.items():
             # The long frequencies of `longrope` are one set; those of `dynamic` change with every token.
             if last > limit and (kind == "dynamic" or (past or length) <= limit):
                 logger.warning_once(
-                    f"rope_type = {kind!r} takes other frequencies for texts of more than {limit} tokens, and a cache "
-                    "keeps keys as they were rotated: past that length, decoding with a cache gives other numbers "
-                    "than a pass over the whole text. For the same numbers pass use_cache=False, or stay within "
-                    f"{limit} tokens; other scaling kinds do not depend on the length."
+                    f"rope_type = {kind!r} uses other frequencies for texts of more than {limit} tokens, but the "
+                    "keys in a cache are already rotated: beyond this length, decoding with a cache gives other "
+                    "results than a pass over the whole text. For the same results pass use_cache=False, or stay "
+                    f"within {limit} tokens. Other rope types do not depend on the length."
                 )
 
     def rotate(
@@ -195,8 +195,8 @@ class RopePositions(PositionScheme):
 
 
 class RotaryEmbedding(nn.Module):
-    """The frequencies of one set of rope parameters. They stay in float32 whatever the dtype of the model, since a
-    rounded frequency lets distant positions coincide.
+    """The frequencies of one set of rope parameters. They are float32 for any dtype of the model, because
+    distant positions would coincide with rounded frequencies.
 
     Args:
         config: a config, or a view of it, whose `rope_parameters` are one flat set.
@@ -224,7 +224,7 @@ class RotaryEmbedding(nn.Module):
         make = ROPE_INIT_FUNCTIONS.get(self.rope_type, self.compute_default_rope_parameters)
         return make(self.config, device=device)
 
-    # Also called by the library's _init_weights, which looks for this name.
+    # Also called by transformers' _init_weights, which looks for this name.
     @staticmethod
     def compute_default_rope_parameters(
         config: Any, device: torch.device | None = None, **_: Any
@@ -264,10 +264,10 @@ def apply_rotary(
 
     Args:
         states: queries or keys. *Shape:* `(batch, heads, length, head_dim)`, floating point.
-        cos: cosines. *Shape:* `(batch or 1, 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the features beyond
-            it pass unchanged (partial rotary).
+        cos: cosines. *Shape:* `(batch or 1, 1, length, rotary_dim)` with `rotary_dim <= head_dim`; the other
+            features do not change (partial rotary).
         sin: sines, negative for the first of a pair. *Shape:* like `cos`.
-        interleaved: a pair is two neighbours (GPT-J), not one feature of each half (GPT-NeoX, Llama).
+        interleaved: a pair is two neighboring features (GPT-J), not one feature of each half (GPT-NeoX, Llama).
 
     Returns:
         *Shape:* `(batch, heads, length, head_dim)`.

@@ -1,6 +1,6 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What the layers of a stack read besides the hidden states, prepared once a call: positions, documents, masks, biases
-and rotations."""
+"""The inputs of the layers in addition to the hidden states, which are prepared once per call: positions, documents,
+masks, biases and rotations."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from .serving import masks_of_engine, past_length
 from .tracing import is_tracing
 from .values import may_look_at, refuse_where
 
-#: Under this name, which no mixer can have, stand biases that were made with the masks of a step.
+#: The key of biases that were made with the masks of a step; no mixer can have this name.
 _BIASES = "position biases"
 
 
@@ -33,7 +33,7 @@ def position_keys(config: TxStackConfig) -> list[str]:
 
 
 class Plan:
-    """What a config says of the layers of a stack, for all calls.
+    """Properties of the layers of a stack that are the same for all calls.
 
     Args:
         config: config of the stack.
@@ -103,7 +103,7 @@ class Preparation:
         documents: the documents packed in the rows, or None.
         masks: what the backend's mask function made, by the key of the group.
         biases: of the positions, by scheme and group. *Shape:* `(1, heads, length, keys)`, or by distance `(heads,
-            length + keys - 1)` for backends that take them so; where padding may stand between tokens, `(batch,
+            length + keys - 1)` for backends that take them so; if padding can be between tokens, `(batch,
             heads, length, keys)`.
 
     Raises:
@@ -141,7 +141,7 @@ class Preparation:
         if position_ids is None:
             if seq_idx is not None and isinstance(self._past, int) and self._past > 0:
                 raise ValueError(
-                    "seq_idx or cu_seq_lens_q with a filled cache needs position_ids: the row may go on with a "
+                    "seq_idx or cu_seq_lens_q with a filled cache needs position_ids, because the row can continue a "
                     "document."
                 )
             position_ids = positions_of(inputs_embeds, self._padding, seq_idx, self._past)
@@ -149,8 +149,8 @@ class Preparation:
         elif seq_idx is not None:
             refuse_where(
                 begins_document(seq_idx=seq_idx) & ~begins_document(position_ids),
-                "seq_idx or cu_seq_lens_q and position_ids disagree: positions must begin at 0 where the document "
-                "changes.",
+                "seq_idx or cu_seq_lens_q and position_ids contradict each other: positions must restart at 0 where "
+                "the document changes.",
             )
         self.position_ids = position_ids
         self._check_table()
@@ -167,18 +167,18 @@ class Preparation:
             self.masks = self._masks(is_causal)
         self.biases = self.masks[_BIASES] if _BIASES in self.masks else self._make_biases()
         if cache is not None and not served:
-            room = cache.get_max_length() if getattr(cache, "is_compileable", False) else None
+            size = cache.get_max_length() if getattr(cache, "is_compileable", False) else None
             for key in plan.changing:
-                positions[key].warn_of_changes(self._past, self._length, room)
+                positions[key].warn_of_changes(self._past, self._length, size)
 
     # ------------------------------------------------------------------------------------------------------ checks
     def _check_lengths(self, position_ids: torch.Tensor | None, served: bool, ahead: bool) -> None:
         """Check that mask, cache and positions are those of the input; a mask is cut to what the cache holds."""
         padding, cache, length = self._padding, self._cache, self._length
         if padding is not None and padding.shape[0] != self._rows:
-            raise ValueError(f"attention_mask has {padding.shape[0]} rows, the input {self._rows}.")
-        # What a static cache holds only its device knows. Where its rows go on with several tokens, a mask may have
-        # to be cut, and the device is asked.
+            raise ValueError(f"attention_mask has {padding.shape[0]} rows, but the input has {self._rows}.")
+        # The number of tokens in a static cache is only known on its device. It is read if a call has several tokens,
+        # because a mask may have to be cut.
         wider = padding is not None and length > 1 and padding.shape[1] > length
         held = tokens_held(self._past, wider)
         is_static = getattr(cache, "is_compileable", False)
@@ -191,13 +191,15 @@ class Preparation:
             # Ahead of a step, learned prompts are still missing in a mask: PEFT puts them in front of it later.
             if (covered < held + length and not ahead) or (covered > held + length and not is_static):
                 raise ValueError(
-                    f"attention_mask covers {covered} tokens, but the cache holds {held} and the input {length}: it "
+                    f"attention_mask has {covered} tokens, but the cache contains {held} and the input {length}: it "
                     "must cover both."
                 )
             # One for all slots of a static cache says nothing of those that are still empty.
             self._padding = padding[:, : held + length] if covered > held + length else padding
         if position_ids is not None and position_ids.shape[-1] != length:
-            raise ValueError(f"position_ids has {position_ids.shape[-1]} positions, the input {length}.")
+            raise ValueError(
+                f"position_ids has {position_ids.shape[-1]} positions, but the input has {length} tokens."
+            )
 
     def _check_table(self) -> None:
         """Check that no position is past the table of learned positions."""
@@ -207,8 +209,8 @@ class Preparation:
         last = int(self.position_ids.max()) if self.position_ids.numel() else 0
         if last >= limit:
             raise ValueError(
-                f"position {last} is past the table of learned positions: max_position_embeddings = {limit}, so the "
-                f"longest text has {limit} tokens, and this one has {last + 1}. Shorten it, or use a longer table."
+                f"position {last} is beyond the table of learned positions: max_position_embeddings = {limit}, but "
+                f"this text has {last + 1} tokens. Shorten it, or extend the table with hf_tx.extend_context."
             )
 
     # ------------------------------------------------------------------------------------------------------- masks
@@ -232,8 +234,8 @@ class Preparation:
         for group in groups:
             if not MIXERS.get(group.mixer).is_attention:
                 raise ValueError(
-                    f"layer {group.layer_idx} ({group.mixer!r}) has no scores to mask: attention_mask must be "
-                    "(batch, tokens), 1 for real tokens."
+                    f"layer {group.layer_idx} ({group.mixer!r}) is not attention, so attention_mask must have the "
+                    "shape (batch, tokens), with 0 for padding."
                 )
         if not isinstance(mask, torch.Tensor):
             return {group.key: mask for group in groups}  # made by the backend's own mask function
@@ -252,7 +254,8 @@ class Preparation:
         flash = is_flash_attention_requested(requested_attention_implementation=backend)
         if flash and padding is None and getattr(cache, "is_compileable", False):
             raise ValueError(
-                f"{backend} with a static cache needs a 2-D attention_mask, or it reads slots that are still empty."
+                f"{backend} with a static cache needs a 2-D attention_mask, because it would attend to slots that "
+                "are still empty."
             )
         facts = (backend, is_causal, self._inputs_embeds, padding, cache, self.documents, self._ranks, self._looks)
         return {group.key: create_mask(group, *facts) for group in self._plan.groups}

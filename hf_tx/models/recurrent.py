@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Recurrent networks as mixers: Elman's, LSTM and GRU, on torch's own kernels."""
+"""Recurrent networks as mixers: Elman networks, LSTM and GRU, with the kernels of PyTorch."""
 
 import math
 from dataclasses import dataclass
@@ -174,7 +174,7 @@ class RecurrentMixer(nn.Module):
             RuntimeError: torch.compile over more than one step.
         """
         if is_causal is not None and is_causal == self.bidirectional:
-            raise ValueError("a recurrent layer cannot change its direction: is_causal must be as it was built.")
+            raise ValueError("a recurrent layer cannot change its direction: leave is_causal out.")
         segments = attention_mask or Segments()
         length = hidden_states.shape[1]
         stored = read_state(cache, self.layer_idx)
@@ -186,7 +186,7 @@ class RecurrentMixer(nn.Module):
             outputs, state = self._step(hidden_states, segments, state)
         elif torch.compiler.is_compiling():
             raise RuntimeError(
-                f"{type(self).__name__} runs a kernel that torch.compile cannot trace; compile models without "
+                f"{type(self).__name__} uses a kernel that torch.compile does not support; compile models without "
                 "recurrent mixers, or single steps of decoding."
             )
         elif segments.real is None and segments.document is None:

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """The cache layer of mixers whose state has a constant size.
 
-The library's own layer for such states does not count tokens, so a cache of nothing else has no length; it forgets
-that it was filled; and it cannot be copied for beams. This one is a layer of the library's caches in every respect.
+The layer of transformers for such states does not count tokens, so a cache with only such layers has no length. It
+does not record that it was filled, and cannot be copied for beams. This layer works in the caches of transformers.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from transformers.utils import is_torchdynamo_compiling
 
 from .version import __version__
 
-#: Name of the layer in the tables of the library. They are global, and their last entry wins: the version keeps two
+#: Name of the layer in the tables of transformers. They are global, and their last entry wins: the version keeps two
 #: copies of this code in one process apart.
 RECURRENT_LAYER_TYPE = f"hf_tx_recurrent_{__version__}"
 
@@ -53,7 +53,7 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
         self.cumulative_length: Any = 0 if max_cache_len is None else torch.tensor(0, dtype=torch.int64)
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        """Make room for the state of a static cache."""
+        """Allocate the state of a static cache."""
         states = kwargs["recurrent_states"] if "recurrent_states" in kwargs else args[0]
         self.dtype, self.device = states.dtype, states.device
         self.batch_size = states.shape[0]
@@ -90,8 +90,8 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
         return self.recurrent_states[0]  # type: ignore[return-value]
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse keys and values."""
-        raise ValueError("a layer with a state of constant size takes no keys and values.")
+        """Raise an error, because this layer does not store keys and values."""
+        raise ValueError("a layer with a state of constant size does not store keys and values.")
 
     def get_seq_length(self) -> Any:
         """Return the number of tokens seen."""
@@ -116,11 +116,11 @@ class RecurrentCacheLayer(LinearAttentionLayer, CacheLayerMixin):
             self.cumulative_length.zero_()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to go back: a state does not know what it was before."""
+        """Raise an error, because tokens cannot be removed from a state."""
         if tokens_to_remove != 0:
             raise RuntimeError(
-                "a cache with recurrent or linear layers cannot be cropped: their state has no way back. Assisted "
-                "decoding needs mixers that are attention."
+                "a cache with recurrent or linear layers cannot be cropped, because tokens cannot be removed from a "
+                "state. Assisted decoding needs mixers that are attention."
             )
 
     def activate_past_recording(self) -> None:
@@ -160,8 +160,9 @@ def read_state(cache: Cache | None, layer_idx: int) -> torch.Tensor | None:
     layers = getattr(cache, "self_attention_cache", cache).layers
     if layer_idx >= len(layers) or not isinstance(layers[layer_idx], LinearAttentionCacheLayerMixin):
         raise ValueError(
-            f"layer {layer_idx} keeps a state of constant size, but the cache has keys and values for it, or nothing: "
-            "build it as DynamicCache(config=model.config). Prefix tuning needs mixers that are all attention."
+            f"layer {layer_idx} needs a state of constant size, but the cache has keys and values for it, or "
+            "nothing: create it with DynamicCache(config=model.config). Prefix tuning needs a model whose mixers are "
+            "all attention."
         )
     return cache.get_recurrent_state(layer_idx)
 

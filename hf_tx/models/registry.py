@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Named choices: what a config may say, and what stands behind the name."""
+"""Registries, which map the names in a config to implementations."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ def require(condition: bool, field: str, value: Any, rule: str) -> None:
 
 
 def require_known(field: str, value: Any, known: Iterable[str]) -> None:
-    """Raise ValueError that lists the known values, and the nearest of them, unless the value is one of them."""
+    """Raise a ValueError with the known values and the most similar one, unless the value is one of them."""
     known = list(known)
     if value not in known:  # to look for the nearest takes its time
         require(False, field, value, f"is unknown.{nearest(value, known)} Known: {', '.join(known)}")
@@ -31,7 +31,7 @@ class Registry(Generic[T]):
     """Maps the names of one kind of choice (mixer, position, norm, feed-forward) to what implements them.
 
     Args:
-        kind: what the names are, in the singular; it stands in error messages.
+        kind: kind of the names, in the singular, for error messages.
 
     Example:
 
@@ -59,7 +59,7 @@ class Registry(Generic[T]):
 
         Args:
             name: the name that a config uses.
-            value: what stands behind it.
+            value: its implementation.
             origin: who registers it; both origins are named when two claim one name.
 
         Raises:
@@ -69,14 +69,14 @@ class Registry(Generic[T]):
         self._entries[name] = (value, origin)
 
     def refuse_taken(self, name: str, origin: str) -> None:
-        """Raise ValueError if `name` is taken; `origin` is who wants it."""
+        """Raise a ValueError if `name` is taken; `origin` is the origin of the new entry."""
         if name in self._entries:
             raise ValueError(
-                f"{self.kind} {name!r} is registered by {self._entries[name][1]} already; {origin} needs another name."
+                f"{self.kind} {name!r} is already registered by {self._entries[name][1]}; {origin} needs another name."
             )
 
     def get(self, name: str) -> T:
-        """Return what stands behind `name`.
+        """Return the implementation of `name`.
 
         Raises:
             ValueError: the name is unknown; the message lists the known ones.

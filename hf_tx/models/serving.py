@@ -1,10 +1,10 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """Serving engines: vLLM, and continuous batching (`generate_batch`).
 
-An engine lays the tokens of many requests end to end in one row, keeps their keys and values in pages of its own (Kwon
-et al., 2023, https://huggingface.co/papers/2309.06180), and decides itself which of them a query sees. No mask is made
-for it, positions that begin again are another request and no packed document, and it has no place for a state that is
-not keys and values. `backend_rules` says which backends are those of an engine.
+An engine puts the tokens of many requests into one row, stores their keys and values in its own pages (Kwon et al.,
+2023, https://huggingface.co/papers/2309.06180), and masks them itself. No mask is made for it, positions that restart
+are another request and not a packed document, and it only stores keys and values. `backend_rules` defines which
+backends are those of an engine.
 """
 
 from typing import Any
@@ -41,23 +41,25 @@ def unserved(config: Any, layer_idx: int) -> str | None:
     """
     mixer = MIXERS.get(config.mixers[layer_idx])
     if not mixer.is_attention:
-        return "it keeps keys and values of requests, and this mixer has another state"
+        return "it only stores keys and values, but this mixer has another state"
     if getattr(config, "cross_attention_hidden_size", None) is not None:
-        return "it has no attention to an encoder"
+        return "it does not support cross-attention"
     if config.is_heterogeneous:
         for name in _READ_ONCE:
             if name in config.per_layer_attributes:
-                return f"it reads {name} once for all layers, and per_layer_config changes it"
+                return f"it uses one {name} for all layers, but per_layer_config changes it"
     if "sliding_window" in mixer.needs:
         if not config.is_causal_family:
-            return "its windows look back only, and those of an encoder to both sides"
+            return "its windows are causal, but those of an encoder are not"
         if config.layer_config(layer_idx).sliding_window == 1:
-            return "it has no window of one key"
+            return "it does not support a window of one key"
     if config.layer_positions[layer_idx] == "rope":
         for view in config.rope_views().values():
             kind = view.rope_parameters.get("rope_type")
             if kind in _ROPE_OF_A_CALL:
-                return f"angles of rope_type {kind!r} depend on the longest text of a call, which requests share"
+                return (
+                    f"the angles of rope_type {kind!r} depend on the longest text of a call, but requests share a call"
+                )
     return None
 
 
@@ -66,8 +68,8 @@ def masks_of_engine(groups: list[Any], attention_mask: Any, cache: Cache | None)
 
     Args:
         groups: the layers by their masks.
-        attention_mask: the engine's: by the library's names of the types of layers, one for all layers, or None when
-            its attention functions mask. *Shape:* `(1, 1, tokens, keys)`, floating point, added to the scores.
+        attention_mask: the engine's: by the names in transformers of the types of layers, one for all layers, or None
+            when its attention functions mask. *Shape:* `(1, 1, tokens, keys)`, floating point, added to the scores.
         cache: that of continuous batching; other engines give none.
 
     Raises:
@@ -75,8 +77,8 @@ def masks_of_engine(groups: list[Any], attention_mask: Any, cache: Cache | None)
     """
     if not is_paged(cache) and (attention_mask is not None or cache is not None):
         raise ValueError(
-            "the attention function of a serving engine masks requests and keeps their keys itself: leave out "
-            "attention_mask and cache, and give use_cache=False."
+            "the attention function of a serving engine masks requests and stores their keys itself: leave out "
+            "attention_mask and cache, and pass use_cache=False."
         )
     if not isinstance(attention_mask, dict):
         return {group.key: attention_mask for group in groups}

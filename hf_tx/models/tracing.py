@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Whether a call is recorded as a graph, so that values of tensors cannot be looked at."""
+"""Detects whether a call is traced to a graph, so that values of tensors cannot be read."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from transformers.utils import import_utils
 
 
 def is_tracing(tensor: Any = None) -> bool:
-    """Return what the library's function of this name says. A step of decoding asks several times: for an ordinary
+    """Return what transformers' function of this name says. A step of decoding asks several times: for an ordinary
     tensor on the CPU, what rules out everything but a compiler is enough, at a twentieth of the time."""
     if type(tensor) is torch.Tensor and tensor.device.type == "cpu":
         return torch.compiler.is_compiling() or torch.jit.is_tracing()

@@ -1,15 +1,16 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""When a call reads the values of a tensor, which on an accelerator makes the host wait for everything before it.
+"""Decides when a call reads the values of a tensor, for which the host waits on an accelerator.
 
-On CPU a call reads what it likes: inputs that contradict each other raise an error, and what a batch does not need
-(masks without padding, documents in rows that hold one) is not built. On an accelerator a forward reads nothing: it
-builds whatever the values could ask for, and a check of values becomes an assertion on the device where the device has
-them (CUDA). Under torch's own switch for debugging, `torch.autograd.detect_anomaly()`, every device is read as a CPU
-is, and checks raise their errors where the mistake is made.
+On a CPU a call reads values: inputs that contradict each other raise an error, and what a batch does not need (masks
+without padding, documents in rows that have only one) is not created. On an accelerator a forward does not read
+values: it creates everything that the values could require, and a check of values is an assertion on the device, if
+    the device
+supports it (CUDA). With `torch.autograd.detect_anomaly()`, which is for debugging, values are read on every device,
+and checks raise their errors where the mistake is made.
 
-What reads the device nevertheless, since a kernel needs numbers on the host: the backends `banded` and `tiled`, the
-flash functions with padding, recurrent kernels with padding or packed documents, rope whose frequencies depend on the
-length of the text, and losses that compute the output layer at labelled positions only.
+Values are still read where a kernel needs numbers on the host: in the backends `banded` and `tiled`, flash attention
+with padding, recurrent kernels with padding or packed documents, rope whose frequencies depend on the length of the
+text, and losses that only compute the output layer for positions with labels.
 """
 
 from collections.abc import Callable
@@ -42,5 +43,9 @@ def refuse_where(wrong: torch.Tensor, message: str | Callable[[], str]) -> None:
         if bool(wrong.any()):
             raise ValueError(message if isinstance(message, str) else message())
     elif wrong.device.type == "cuda" and not is_tracing(wrong):
-        text = message if isinstance(message, str) else "the inputs contradict each other; on CPU the error says how."
+        text = (
+            message
+            if isinstance(message, str)
+            else "the inputs contradict each other; run the call on the CPU, where the error says how."
+        )
         torch._assert_async(~wrong.any(), text)

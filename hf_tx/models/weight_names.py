@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Names of weights in checkpoints: wrappers are no part of them, and a load that fills nothing is an error."""
+"""Names of weights in checkpoints: removes prefixes of wrappers, and checks that a load fills weights."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from transformers.modeling_utils import PreTrainedModel
 # name a module of a plug-in may have as well: they wrap whole models.
 _ANYWHERE = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
 _WRAPPERS = re.compile(rf"^(?:(?:module|{_ANYWHERE})\.)+|(?<=\.)(?:{_ANYWHERE})\.")
-#: The same as the library's loading takes it for its own models (`key_mapping`), as far as one replacement goes.
+#: The same as transformers' loading takes it for its own models (`key_mapping`), as far as one replacement goes.
 UNWRAPPING = {_WRAPPERS.pattern: ""}
 
 
@@ -47,8 +47,8 @@ class UnwrappedNames:
         new = unwrapped(name)
         if self._found.setdefault(new, name) != name:
             raise ValueError(
-                f"the checkpoint holds {self._found[new]} and {name}, which are one weight, {new}, once with the name "
-                "of a wrapper (torch.compile, DataParallel) and once without: remove one of them."
+                f"the checkpoint contains {self._found[new]} and {name}, which are both {new}, with and without the "
+                "prefix of a wrapper (torch.compile, DataParallel): remove one of them."
             )
         return new
 
@@ -64,7 +64,7 @@ def unwrap_names(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Unwrapping(WeightRenaming):
-    """The renaming as a step of the library's loading. It is never undone by a save."""
+    """The renaming as a step of transformers' loading. It is never undone by a save."""
 
     __slots__ = ("_rename",)
 
@@ -80,24 +80,24 @@ class _Unwrapping(WeightRenaming):
 
 
 def with_unwrapping(load_config: Any) -> Any:
-    """Return the library's options of a load, with the names of wrappers taken out first."""
+    """Return transformers' options of a load, with the names of wrappers taken out first."""
     return replace(load_config, weight_mapping=[_Unwrapping(), *(load_config.weight_mapping or ())])
 
 
 def refuse_empty_stacks(
     model: PreTrainedModel, lacking: Iterable[str], unexpected: Iterable[str], source: Any
 ) -> None:
-    """Check that a load has filled a weight at least of each stack: what begins anew is a head or some layers, and not
-    the whole of an encoder or a decoder.
+    """Check that a load has filled at least one weight of each stack: a head or some layers can be new, but not a
+    whole encoder or decoder.
 
     Args:
         model: the model.
         lacking: names of the weights that the load has not filled.
         unexpected: names of those that have no place in the model.
-        source: where the weights come from; None: they were given as a state dict, which may be empty to get new ones.
+        source: where the weights come from; None for a state dict, which can be empty to create new weights.
 
     Raises:
-        ValueError: nothing of a stack was filled.
+        ValueError: if no weight of a stack was filled.
     """
     lacking, unexpected = set(lacking), sorted(unexpected)
     if source is None and not unexpected and lacking.issuperset(model.state_dict()):
@@ -106,12 +106,16 @@ def refuse_empty_stacks(
         names = [f"{prefix}{name}" for name in stack.state_dict()]
         if lacking.issuperset(names):
             what = prefix.removesuffix(".").rpartition(".")[2] or "model"
-            held = f"holds {len(unexpected)} others, such as {unexpected[0]!r}" if unexpected else "holds no others"
+            held = (
+                f"has {len(unexpected)} other weights, such as {unexpected[0]!r}"
+                if unexpected
+                else "has no other weights"
+            )
             raise ValueError(
-                f"{source or 'state_dict'}: fills none of the {len(names)} weights of the {what} of "
-                f"{type(model).__name__}, such as {names[0]!r}, which would all be random; it {held}. Are these the "
-                "weights of another model? Rename what has other names (key_mapping), or make a new model "
-                "(from_config)."
+                f"{source or 'state_dict'}: has none of the {len(names)} weights of the {what} of "
+                f"{type(model).__name__}, such as {names[0]!r}, which would all be random; it {held}. These seem to "
+                "be the weights of another model: rename them with key_mapping, or create a new model with "
+                "from_config."
             )
 
 

@@ -23,6 +23,12 @@ def objectives_of(family: str) -> list[str]:
     return [name for name, kind in OBJECTIVES.items() if family in kind.families]
 
 
+def text_objective_of(family: str) -> str:
+    """Return the name of the objective of a family that scores all of a text (`text_task`), or else the default."""
+    names = objectives_of(family)
+    return next((name for name in names if OBJECTIVES[name].text_task is not None), names[0])
+
+
 __all__ = [
     "OBJECTIVES",
     "CausalLM",
@@ -40,4 +46,5 @@ __all__ = [
     "objectives_of",
     "pack_documents",
     "pack_for_causal_lm",
+    "text_objective_of",
 ]

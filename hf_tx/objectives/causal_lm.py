@@ -29,6 +29,7 @@ class CausalLM(TokenObjective):
     packed: bool = True
 
     name = "causal-lm"
+    predicts = "the next token"
     families = ("decoder",)
     auto_class = AutoModelForCausalLM
     pipeline_tag = "text-generation"

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..evaluation.language_models import continuation_windows
 from .objective import SourceObjective
 from .packing import close_documents
+from .texts import start_of
 
 
 @dataclass(eq=False, kw_only=True)
@@ -26,6 +28,8 @@ class Continuation(SourceObjective):
     closes: bool = True
 
     name = "continuation"
+    predicts = "the continuation of a prefix"
+    text_task = "continuation"
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types."""
@@ -39,6 +43,10 @@ class Continuation(SourceObjective):
         return (
             pair for document in documents for pair in _iter_pairs(document, half, half, special, closes=self.closes)
         )
+
+    def prompts(self, texts: Iterable[str]) -> list[str]:
+        """Return a prefix as long as those in training."""
+        return [start_of(self.tokenizer, text, self.max_length // 2 - 1) for text in islice(texts, 1)]
 
     def example(self, row: dict[str, list[int]], rng: np.random.Generator) -> dict[str, list[int]]:
         """Refuse the row: what comes next is not in it."""
@@ -79,9 +87,7 @@ def _check_lengths(source_length: int, target_length: int) -> None:
 def _iter_pairs(
     token_ids: Iterable[int], source_length: int, target_length: int, eos_token_id: int, closes: bool
 ) -> Iterator[dict[str, list[int]]]:
-    documents = close_documents([token_ids], eos_token_id) if closes else [token_ids]
-    for tokens in map(iter, documents):
-        source: list[int] = []
-        while target := list(islice(tokens, target_length)):
-            yield {"input_ids": [*source, eos_token_id], "labels": target}
-            source = [*source, *target][1 - source_length :]
+    lengths = {"source_length": source_length, "target_length": target_length}
+    for tokens in close_documents([token_ids], eos_token_id) if closes else [token_ids]:
+        for source, target in continuation_windows(tokens, **lengths, eos_token_id=eos_token_id):
+            yield {"input_ids": source, "labels": target}

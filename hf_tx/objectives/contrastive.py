@@ -40,6 +40,7 @@ class Contrastive(Objective):
     pooling: str = "mean"
 
     name = "contrastive"
+    predicts = "the text that belongs to an anchor"
     families = ("encoder",)
     auto_class = AutoModel
     pipeline_tag = "sentence-similarity"

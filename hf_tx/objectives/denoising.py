@@ -40,6 +40,7 @@ class Denoising(SourceObjective):
     poisson_lambda: float = 3.0
 
     name = "denoising"
+    predicts = "the text that was damaged"
     needs = ("pad_token", "eos_token", "mask_token")
 
     def _set_up(self) -> None:

@@ -12,7 +12,7 @@ from ..common.pieces import Text
 from ..models.losses import IGNORE
 from .objective import TokenObjective
 from .packing import cut_documents, iter_packed
-from .texts import frame_of, iter_encoded_words
+from .texts import frame_of, iter_encoded_words, lines_of, start_of
 
 Masking = Literal["token", "word", "span"]
 
@@ -20,6 +20,8 @@ Masking = Literal["token", "word", "span"]
 _SPAN_PARAMETER = 0.2
 _LONGEST_SPAN = 10
 _NO_WORD = -1
+# Lines of samples, and the most tokens of each.
+_PROMPTS, _PROMPT = 3, 24
 
 
 @dataclass(eq=False, kw_only=True)
@@ -48,6 +50,7 @@ class MaskedLM(TokenObjective):
     packed: bool = True
 
     name = "masked-lm"
+    predicts = "masked tokens"
     families = ("encoder",)
     auto_class = AutoModelForMaskedLM
     pipeline_tag = "fill-mask"
@@ -73,6 +76,22 @@ class MaskedLM(TokenObjective):
             )
         self._special = np.asarray(self.tokenizer.all_special_ids)
         self._ordinary = np.setdiff1d(list(self.tokenizer.get_vocab().values()), self._special)
+
+    def prompts(self, texts: Iterable[str]) -> list[str]:
+        """Return the first words of some lines, with a mask in place of one in the middle."""
+        length = min(_PROMPT, self.max_length // 2)
+        lines = [start_of(self.tokenizer, line, length).split(" ") for line in lines_of(texts)[:_PROMPTS]]
+        mask = self.tokenizer.mask_token
+        return [" ".join([*words[: len(words) // 2], mask, *words[len(words) // 2 + 1 :]]) for words in lines]
+
+    def check_prompt(self, prompt: str) -> None:
+        """Raise ValueError for a prompt without a mask, with several, or without room for it."""
+        if prompt.count(self.tokenizer.mask_token) != 1:
+            raise ValueError(
+                f"--prompt {prompt!r:.60}: must have exactly one {self.tokenizer.mask_token}, which says what to "
+                "fill in."
+            )
+        super().check_prompt(prompt)
 
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types."""

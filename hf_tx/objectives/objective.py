@@ -27,10 +27,10 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from itertools import tee
+from itertools import islice, tee
 from numbers import Integral, Real
 from operator import itemgetter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -40,12 +40,32 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from ..common.arrow import cache_file, write_rows
 from ..common.columns import iter_columns, tell_unread
 from ..common.pieces import Text
+from ..evaluation.results import TextTask
+from ..evaluation.scores import Score
+from ..evaluation.unigram import UnigramModel
+from ..models.losses import IGNORE
 from ..models.version import __version__
 from .batches import Batch, Row, pad_pairs, pad_rows
-from .texts import iter_encoded
+from .texts import frame_of, iter_encoded, lines_of, start_of
 
 # What tokenizers add to a row, and follows from the rest of it.
 _SAYS_NOTHING_MORE = ("special_tokens_mask", "length")
+# Rows of which a unigram model counts the labels.
+_MOST_COUNTED = 10_000
+# Tokens of a prompt, at most.
+_PROMPT = 24
+
+
+class Baseline(NamedTuple):
+    """What a model's loss is compared with.
+
+    Attributes:
+        loss: of the baseline, on the same labels.
+        name: what it is, for a card.
+    """
+
+    loss: float
+    name: str
 
 
 @dataclass(eq=False)
@@ -80,9 +100,11 @@ class Objective(ABC):
     token_ids: ClassVar[tuple[str, ...]] = ("pad_token_id",)
     #: The Hub's name of what a model that has learnt it does, for a card.
     pipeline_tag: ClassVar[str]
+    #: What is predicted, in words.
+    predicts: ClassVar[str]
     #: The task of `evaluate_texts` that scores plain text by what is learnt, in bits per byte and perplexity; None
     #: where the loss is all that is measured.
-    text_task: ClassVar[Literal["causal-lm"] | None] = None
+    text_task: ClassVar[TextTask | None] = None
     #: The columns of a dataset that `prepare` reads.
     columns: ClassVar[tuple[str, ...]] = ("text",)
     takes_more_columns: ClassVar[bool] = False
@@ -201,6 +223,29 @@ class Objective(ABC):
         texts = tee(iter_columns(rows, columns), len(columns))
         return self.encode(*(map(itemgetter(number), part) for number, part in enumerate(texts)))
 
+    def baseline(self, rows: Iterable[Row], held_out: Iterable[Row]) -> Baseline | None:
+        """Return what the loss on held-out rows is compared with; None if there is nothing.
+
+        Args:
+            rows: those that are learnt from.
+            held_out: those that are measured.
+        """
+        return None
+
+    def prompts(self, texts: Iterable[str]) -> list[str]:
+        """Return prompts that are made of texts, for samples of what a trained model writes; none if it does not
+        write."""
+        return []
+
+    def check_prompt(self, prompt: str) -> None:
+        """Raise ValueError for a prompt that a trained model cannot answer."""
+        num_tokens = len(self.tokenizer(prompt, verbose=False)["input_ids"])
+        if num_tokens >= self.max_length:
+            raise ValueError(
+                f"--prompt {prompt!r:.60}: has {num_tokens} tokens, which leaves no room in a context of "
+                f"{self.max_length}; shorten it."
+            )
+
     def features(self) -> dict[str, Any]:
         """Return the columns of the rows and their types, as `datasets.Features` takes them."""
         from datasets import List, Value
@@ -258,6 +303,21 @@ class TokenObjective(Objective):
     def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
         """Pad rows that have labels."""
         return pad_rows(examples, self.tokenizer)
+
+    def baseline(self, rows: Iterable[Row], held_out: Iterable[Row]) -> Baseline:
+        """Return the loss of a unigram model of the labels of the rows, as the first epoch draws them."""
+        labels = map(self._labels, rows)
+        unigram = UnigramModel(islice(labels, _MOST_COUNTED), len(self.tokenizer))
+        more = next(labels, None) is not None
+        score = Score.total(map(unigram.score, map(self._labels, held_out)))
+        return Baseline(score.loss, f"unigram model of {_MOST_COUNTED:,} rows" if more else "unigram model")
+
+    def prompts(self, texts: Iterable[str]) -> list[str]:
+        """Return the first words of a line."""
+        return [start_of(self.tokenizer, line, min(8, self.max_length // 2)) for line in lines_of(texts)[:1]]
+
+    def _labels(self, row: Row) -> list[int]:
+        return [label for label in self.fix(row)["labels"] if label != IGNORE]
 
     def fix(self, row: Row) -> dict[str, Any]:
         """Return the row as the first epoch draws it."""
@@ -322,6 +382,13 @@ class SourceObjective(TokenObjective):
     token_ids: ClassVar[tuple[str, ...]] = ("pad_token_id", "eos_token_id")
     needs: ClassVar[tuple[str, ...]] = ("pad_token", "eos_token")
     reads = ("input_ids",)
+
+    def prompts(self, texts: Iterable[str]) -> list[str]:
+        """Return the source of the beginning of a line."""
+        line = [start_of(self.tokenizer, line, min(_PROMPT, self.max_length // 2)) for line in lines_of(texts)[:1]]
+        begin, end = frame_of(self.tokenizer)
+        sources = [self.fix(row)["input_ids"] for row in islice(self.encode(line), 1)]
+        return [str(self.tokenizer.decode(ids[len(begin) : len(ids) - len(end)])).strip() for ids in sources]
 
     def collate(self, examples: list[dict[str, list[int]]]) -> Batch:
         """Pad sources and labels."""

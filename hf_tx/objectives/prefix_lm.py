@@ -31,6 +31,7 @@ class PrefixLM(TokenObjective):
     """
 
     name = "prefix-lm"
+    predicts = "the tokens after a prefix"
     families = ("decoder",)
     auto_class = AutoModelForCausalLM
     pipeline_tag = "text-generation"

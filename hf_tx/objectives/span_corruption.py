@@ -31,6 +31,7 @@ class SpanCorruption(SourceObjective):
     mean_noise_span_length: float = 3.0
 
     name = "span-corruption"
+    predicts = "the spans that sentinels stand for"
     extra_ids = 100
 
     def _set_up(self) -> None:

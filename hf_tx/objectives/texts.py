@@ -12,6 +12,10 @@ from ..common.pieces import Text, cut_text, plain_encoder
 
 # Characters and texts that the tokenizer reads in one call, at most about.
 _CALL, _MOST_PIECES = 1 << 18, 1000
+# Characters of a token, at most: not all of a long text is read for its start.
+_LONGEST_TOKEN = 100
+# Characters of a line that is a sentence or more.
+_USUAL_LINE = 80
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Text]) -> list[list[int]]:
@@ -98,6 +102,19 @@ def _spelling(tokenizer: PreTrainedTokenizerBase, token: int) -> list[int]:
     vocabulary, unknown = tokenizer.get_vocab(), tokenizer.unk_token_id
     characters = [vocabulary.get(character, unknown) for character in str(tokenizer.convert_ids_to_tokens(token))]
     return [number for number in characters if number is not None]
+
+
+def start_of(tokenizer: PreTrainedTokenizerBase, text: str, num_tokens: int) -> str:
+    """Return the first tokens of a text as text."""
+    (tokens,) = encode_texts(tokenizer, [text[: num_tokens * _LONGEST_TOKEN]])
+    start: Any = tokenizer.decode(tokens[:num_tokens])
+    return start.rstrip("\ufffd").strip()  # a character may be cut in two
+
+
+def lines_of(texts: Iterable[str]) -> list[str]:
+    """Return the lines of texts; those of a usual length if there are any."""
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return [line for line in lines if len(line) >= _USUAL_LINE] or lines
 
 
 def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Looks at installed plug-ins. Nothing that is asked here but `load_plugin` makes a name known."""
+"""Inspects installed plug-ins. Only `load_plugin` adds their names to the registries."""
 
 import importlib
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from ..models.plugin_loading import (
 
 @dataclass(frozen=True)
 class PluginReport:
-    """What a plug-in brings, and what is wrong with it.
+    """What a plug-in registers, and what is wrong with it.
 
     Attributes:
         plugin: the plug-in.
-        names: what it registers: names by kind (`mixer`, `position_type`, `norm_type`, `ffn_type`,
+        names: the registered names by kind (`mixer`, `position_type`, `norm_type`, `ffn_type`,
             `attn_implementation`).
-        problems: one sentence each; none when it keeps the rules.
+        problems: one sentence each; empty if it follows the rules.
     """
 
     plugin: Plugin
@@ -36,14 +36,14 @@ class PluginReport:
 
 
 def list_plugins() -> list[Plugin]:
-    """Return the installed plug-ins by name, from metadata alone: none is imported. An empty list when plug-ins are
-    turned off."""
+    """Return the installed plug-ins from their metadata, without importing them. An empty list if plug-ins are turned
+    off."""
     return installed()
 
 
 def _named(name: str) -> Plugin:
     if turned_off():
-        raise ImportError(f"{SWITCH}=0 turns plug-ins off: unset it.")
+        raise ImportError(f"plug-ins are turned off by the environment variable {SWITCH}=0: unset it.")
     plugin = find_plugin(name)
     if plugin is None:
         raise ImportError(f"no plug-in {name!r} is installed. Installed plug-ins: {names_of_installed()}.")
@@ -54,25 +54,25 @@ def show_plugin(name: str) -> PluginReport:
     """Import a plug-in and return what it registers.
 
     Args:
-        name: of the plug-in: what its names begin with.
+        name: name of the plug-in: the prefix of the names that it registers.
 
     Raises:
-        ImportError: it is not installed, or cannot be used.
+        ImportError: if it is not installed, or cannot be loaded.
     """
     api = collect(_named(name))
     return PluginReport(api.plugin, api.names())
 
 
 def check_plugin(name: str) -> PluginReport:
-    """Check that a plug-in keeps the rules: it can be imported, is written for this version of the api, registers
-    names with its prefix that nobody else has, and gives a reference that exists for every part. Whether what it
-    registers computes the right thing is for the conformance kit to say.
+    """Check that a plug-in follows the rules: it can be imported, supports this version of the api, registers names
+    with its prefix that are not taken, and every part has a reference that exists. The conformance kit checks whether
+    the parts compute the right result.
 
     Args:
-        name: of the plug-in: what its names begin with.
+        name: name of the plug-in: the prefix of the names that it registers.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: if it is not installed.
     """
     plugin = _named(name)
     try:
@@ -85,7 +85,9 @@ def check_plugin(name: str) -> PluginReport:
 def _problems(api: PluginApi) -> list[str]:
     problems = []
     if not any(api.names().values()):
-        problems.append(f"the plug-in {api.plugin.name!r} registers nothing.")
+        problems.append(
+            f"the plug-in {api.plugin.name!r} registers nothing: call api.mixer, api.norm ... in its function."
+        )
     if loaded(api.plugin.name) is None:
         try:
             api.refuse_taken()
@@ -101,16 +103,16 @@ def _problems(api: PluginApi) -> list[str]:
 
 
 def resolve_reference(part: Part) -> Any:
-    """Return the reference of a part, imported where it is given by its path.
+    """Return the reference of a part, and import it if it is given as a path.
 
     Args:
         part: an entry of a registry.
 
     Returns:
-        A function; of a position scheme, a dict of functions; None for a part that declares none.
+        A function, or for a position scheme a dict of functions; None for a part without a reference.
 
     Raises:
-        ImportError: nothing that can be called is at that path.
+        ImportError: if the path is not that of a callable.
     """
     if isinstance(part.reference, dict):
         return {place: _imported(reference) for place, reference in part.reference.items()}
@@ -125,22 +127,22 @@ def _imported(reference: Any) -> Any:
         found: Any = importlib.import_module(module)
         for attribute in path.split("."):
             found = getattr(found, attribute)
-    except Exception as error:  # whatever a foreign module does when it is imported
-        raise ImportError(f"reference {reference!r} raises {type(error).__name__}: {error}") from error
+    except Exception as error:  # importing a module can raise anything
+        raise ImportError(f"importing the reference {reference!r} raises {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise ImportError(f"reference {reference!r} is {found!r}, which cannot be called.")
+        raise ImportError(f"the reference {reference!r} is {found!r}, which is not a function.")
     return found
 
 
 def load_plugin(name: str) -> Plugin:
-    """Make all names of a plug-in known at once. Models of hf_tx ask for plug-ins themselves; models of the library do
-    not, so that `attn_implementation="vendor_name"` needs this call before.
+    """Load a plug-in and register all its names. Models of hf_tx load plug-ins by themselves. Models of transformers
+    do not, so call this function before `attn_implementation="vendor_name"`.
 
     Args:
-        name: of the plug-in: what its names begin with.
+        name: name of the plug-in: the prefix of the names that it registers.
 
     Raises:
-        ImportError: it is not installed, or cannot be used.
+        ImportError: if it is not installed, or cannot be loaded.
     """
     plugin = loaded(name) or load(_named(name).name)
     assert plugin is not None

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Training BPE, WordPiece and Unigram tokenizers into folders that `AutoTokenizer` loads."""
+"""Trains BPE, WordPiece and Unigram tokenizers, and reads text files and datasets."""
 
 from .corpus import iter_dataset, iter_texts
 from .saving import check_output_folder, save_tokenizer

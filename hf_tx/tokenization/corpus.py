@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers.utils import logging
 
+from ..common.packaged import path_of
 from .files import COMPRESSED, ending, read_pieces
 from .loading import load_rows
 from .tables import TABLES
@@ -19,25 +20,26 @@ logger = logging.get_logger(__name__)
 def iter_texts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[str]:
     """Read text files, compressed or not, piece by piece.
 
-    Joined, the pieces of a file are its text: line ends stay as they are, only a byte order mark is left out. A piece
-    ends with a line where the lines are of usual length.
+    Joined, the pieces of a file are its text: line ends are kept, and only a byte order mark is removed. A piece ends
+    at the end of a line, unless a line is very long.
 
     Args:
-        paths: a file or a directory, or several. A directory stands for all `*.txt` files (also `*.txt.gz` and the
-            like) in it and below, in sorted order. Paths are checked here, contents while they are read.
+        paths: one or several files or folders. A folder stands for all `*.txt` files (also compressed ones, such as
+            `*.txt.gz`) in it and in its subfolders, in sorted order, and `hf_tx:state_of_the_union` for a text that is
+            part of hf_tx. Paths are checked immediately, contents while they are read.
 
     Returns:
         An iterator over pieces of about 64 KiB.
 
     Raises:
-        FileNotFoundError: a path does not exist.
-        ValueError: no path is given, a directory holds no `*.txt` file, or a file is a table (`.csv` or the like),
-            empty, blank, or not UTF-8 text (with the offset of the first byte that is not).
+        FileNotFoundError: if a path does not exist.
+        ValueError: if no path is given, a folder has no `*.txt` file, or a file is a table (such as `.csv`), empty,
+            blank, or not UTF-8 text (with the offset of the first byte that is not).
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not listed:
-        raise ValueError("no text files were given: name at least one file or directory")
-    files = [file for path in listed for file in _files(Path(path))]
+        raise ValueError("no text files were given: pass at least one file or folder")
+    files = [file for path in listed for file in _files(path_of(path))]
     return chain.from_iterable(map(read_pieces, files))
 
 
@@ -52,18 +54,18 @@ def iter_dataset(
 
     Args:
         dataset: the id of a dataset on the Hub, a local dataset folder, a `.json`, `.jsonl`, `.csv`, `.tsv` or
-            `.parquet` file (see `load_rows`), or rows that are loaded already.
-        column: the column that holds the text.
-        config: the configuration of the dataset, for those that have several.
+            `.parquet` file (see `load_rows`), or rows that are already loaded.
+        column: the column with the text.
+        config: the configuration of the dataset, if it has several.
         split: the split to read. A single file is the split `train`.
 
     Returns:
         An iterator over the texts of the rows.
 
     Raises:
-        FileNotFoundError: the file, folder or Hub id does not exist.
-        ConnectionError: the Hub cannot be reached.
-        ValueError: the configuration, the split or the column does not exist, the dataset has no rows or cannot be
+        FileNotFoundError: if the file, folder or name on the Hub does not exist.
+        ConnectionError: if the Hub cannot be reached.
+        ValueError: if the configuration, the split or the column does not exist, the dataset has no rows or cannot be
             read, or a value is not a string.
     """
     if isinstance(dataset, str | os.PathLike):
@@ -77,7 +79,7 @@ def iter_dataset(
     # Reading one row now reports a wrong name, split or column before anything else is done.
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{name} has no rows: there is no text to read")
+        raise ValueError(f"{name} has no rows, so there is no text to read")
     if column not in first:
         raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(map(repr, first))}")
     return _column(chain([first], rows), column, name)
@@ -93,7 +95,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = texts_in(path)
         if not found:
-            raise ValueError(f"directory {str(path)!r} holds no *.txt file: name the files, or another directory")
+            raise ValueError(f"the folder {str(path)!r} has no *.txt files: pass the files, or another folder")
         return [file for text in found for file in _files(text)]
     if not path.exists():
         raise FileNotFoundError(f"text file {str(path)!r} does not exist")
@@ -113,7 +115,7 @@ def _column(rows: Iterable[Mapping[str, Any]], column: str, name: str) -> Iterat
         if not isinstance(text, str):
             raise ValueError(
                 f"{name}: row {number} of column {column!r} is {type(text).__name__}, not a string; "
-                "name a column of texts, or remove such rows"
+                "choose a column of texts, or remove these rows"
             )
         yield text
-    logger.info(f"{name}: {number + 1:,} rows were read.")
+    logger.info(f"{name}: read {number + 1:,} rows.")

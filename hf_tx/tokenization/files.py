@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The text of files, compressed or not, one piece at a time."""
+"""Reads the text of files, compressed or not, one piece at a time."""
 
 import bz2
 import codecs
@@ -23,7 +23,7 @@ def _zstd(file: BinaryIO) -> Any:
     try:
         import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
-        raise ImportError("a .zst file is read with zstandard: pip install zstandard") from error
+        raise ImportError("reading a .zst file needs zstandard: pip install zstandard") from error
     return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
 
 
@@ -31,11 +31,11 @@ def _only_member(file: BinaryIO) -> Any:
     archive = zipfile.ZipFile(file)
     names = [name for name in archive.namelist() if not name.endswith("/")]
     if len(names) != 1:
-        raise ValueError(f"is an archive of {len(names)} files, and only one of a single file is read: unpack it")
+        raise ValueError(f"is an archive of {len(names)} files, but only archives of one file can be read: unpack it")
     return archive.open(names[0])
 
 
-#: By the last ending of a file: what gives the bytes that are compressed in it.
+#: The function that decompresses a file, by its last extension.
 _DECOMPRESS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".bz2": bz2.BZ2File,
@@ -44,7 +44,7 @@ _DECOMPRESS: dict[str, Callable[[BinaryIO], Any]] = {
     ".zip": _only_member,
 }
 COMPRESSED = tuple(_DECOMPRESS)
-# What the readers above raise for bytes that are none of theirs, or cut off.
+# The exceptions that they raise if a file is broken or incomplete.
 _BROKEN: tuple[type[Exception], ...] = (
     OSError,
     EOFError,
@@ -56,7 +56,7 @@ _BROKEN: tuple[type[Exception], ...] = (
 
 
 def ending(path: str | os.PathLike[str]) -> str:
-    """Return the ending that says what is in a file, in lower case: `.csv` of `rows.csv` and of `rows.csv.gz`."""
+    """Return the extension of a file without that of the compression, in lower case: `.csv` for `rows.csv.gz`."""
     path = PurePath(path)
     return PurePath(path.stem if path.suffix.lower() in COMPRESSED else path).suffix.lower()
 
@@ -64,18 +64,18 @@ def ending(path: str | os.PathLike[str]) -> str:
 def read_pieces(path: str | os.PathLike[str], opened: BinaryIO | None = None) -> Iterator[str]:
     """Read a file of UTF-8 text piece by piece; memory does not depend on its size.
 
-    Joined, the pieces are the text: line ends stay as they are, only a byte order mark is left out. A piece ends with
-    a line, or in a line of more than a million characters, before a space.
+    Joined, the pieces are the text: line ends are kept, and only a byte order mark is removed. A piece ends at the end
+    of a line, or in a line of more than a million characters, before a space.
 
     Args:
-        path: the file; its ending says how it is compressed, if it is.
-        opened: the bytes of the file, if they do not come from the path.
+        path: the file; its extension defines the compression.
+        opened: the opened file, if it is not read from the path.
 
     Yields:
         Pieces of about 64 KiB, and never much more than 1 MiB.
 
     Raises:
-        ValueError: the file is blank, or not UTF-8 text (with the offset of the first byte that is not, after
+        ValueError: if the file is blank, not UTF-8 text (with the offset of the first byte that is not, after
             decompression), or cannot be decompressed.
     """
     offset = 0  # of the first byte of `data` in the file
@@ -111,7 +111,7 @@ def read_pieces(path: str | os.PathLike[str], opened: BinaryIO | None = None) ->
     if data:
         raise _not_text(path, offset, "unexpected end of data")
     if blank:
-        raise ValueError(f"text file {str(path)!r} holds nothing but white space")
+        raise ValueError(f"text file {str(path)!r} only contains white space")
     if pending:
         yield pending
 
@@ -142,10 +142,10 @@ def _decompressed(path: str | os.PathLike[str], file: BinaryIO) -> Iterator[Any]
             yield content
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk, not of what is on it
+            raise  # an error of the disk, not of the content
         raise ValueError(f"{str(path)!r} cannot be decompressed: {error}") from error
     except ValueError as error:
-        # Of the archive; what is wrong with the text names the file already.
+        # Of the archive; errors of the text already name the file.
         if str(error).startswith("is an archive"):
             raise ValueError(f"{str(path)!r} {error}") from None
         raise

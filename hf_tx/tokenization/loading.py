@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Datasets by name: files of rows, folders, and those of the Hub, all read in the same way.
+"""Loads datasets by name: files, folders and datasets on the Hub, all read in the same way.
 
-The library `datasets` finds the files, and keeps what was read in its cache. Tables of text are read by `read_rows`,
-unless their author says how (the options and features in a dataset card).
+The `datasets` library finds the files, and caches what was read. Tables of text are read by `read_rows`, unless the
+dataset card defines how (options and features).
 """
 
 import os
@@ -15,7 +15,7 @@ from .files import COMPRESSED, ending
 from .tables import TABLES
 
 _SAVED = ("dataset_dict.json", "state.json")
-# What says where a dataset is, and not how it is read.
+# Fields that define where a dataset is, and not how it is read.
 _OF_PLACE = {"name", "version", "data_dir", "data_files", "description", "sep", "delimiter", "features"}
 
 
@@ -23,20 +23,21 @@ def load_rows(names: Sequence[str], config: str | None = None, *, streaming: boo
     """Load datasets by name.
 
     Args:
-        names: a name on the Hub, or a folder (one that `save_to_disk` has written, or of files), or files of one kind:
-            `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet`, those of text also compressed (`.gz`, `.bz2`, `.xz`,
-            `.zst`, `.zip`).
-        config: the configuration of a dataset that has some.
-        streaming: give rows one at a time instead of keeping them in the cache of `datasets`.
+        names: a name on the Hub, or a folder (written by `save_to_disk`, or with files), or files with the same
+            extension: `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet`; all but the last also compressed (`.gz`,
+                `.bz2`,
+            `.xz`, `.zst`, `.zip`).
+        config: the configuration of the dataset, if it has several.
+        streaming: read rows one at a time instead of storing them in the cache of `datasets`.
 
     Returns:
-        The splits: of files, `train` alone.
+        The splits. Files are the split `train`.
 
     Raises:
-        FileNotFoundError: there is no such file, folder or name.
-        ConnectionError: the Hub cannot be reached.
-        ValueError: the files are of several kinds, cannot be read, or hold no rows.
-        ImportError: what decompresses a file is not installed.
+        FileNotFoundError: if a file, folder or name does not exist.
+        ConnectionError: if the Hub cannot be reached.
+        ValueError: if the files have several extensions, cannot be read, or have no rows.
+        ImportError: if the library that decompresses a file is not installed.
     """
     from datasets import DatasetDict, load_dataset, load_dataset_builder, load_from_disk  # takes a second to import
     from datasets.exceptions import DatasetGenerationError, DatasetsError
@@ -55,7 +56,7 @@ def load_rows(names: Sequence[str], config: str | None = None, *, streaming: boo
             if _reads_as_usual(found):
                 splits = _read(found.config.data_files, streaming, found)
             else:
-                # An empty cell is missing in all tables, and nothing else is.
+                # Only an empty cell is a missing value, in all tables.
                 cells = {"keep_default_na": False, "na_values": [""]} if found.name == "csv" else {}
                 splits = load_dataset(names[0], name=config, streaming=streaming, **cells)
         elif kind == "parquet":
@@ -69,38 +70,43 @@ def load_rows(names: Sequence[str], config: str | None = None, *, streaming: boo
         if isinstance(cause, ImportError):
             raise cause from None
         said = str(cause)
-        # What is wrong with a row names its file.
-        raise ValueError(said if ": cannot be read: " in said else f"{where}: cannot be read: {said}") from error
-    except StopIteration as error:  # what the library raises for empty files
-        raise ValueError(f"{where}: holds no rows.") from error
+        # Errors of a row already name the file.
+        named = ": cannot be read: " in said or any(repr(os.path.abspath(name)) in said for name in names)
+        raise ValueError(said if named else f"{where}: cannot be read: {said}") from error
+    except StopIteration as error:  # raised by `datasets` for empty files
+        raise ValueError(f"{where}: has no rows.") from error
     return dict(splits)
 
 
 def _kind_of(names: Sequence[str]) -> str:
-    """Return what reads files.
+    """Return the builder of `datasets` that reads the files.
 
     Raises:
-        FileNotFoundError: one is not there.
-        ValueError: one is no table, or empty, or of another kind than the others.
+        FileNotFoundError: if a file does not exist.
+        ValueError: if a file is not a table or empty, or has another extension than the others.
     """
     for name in names:
         if ending(name) not in TABLES or (ending(name) == ".parquet" and Path(name).suffix.lower() in COMPRESSED):
             listed = ", ".join(TABLES)
-            text = "; give plain text as text files (--text)" if len(names) == 1 else ""
-            raise ValueError(f"{name}: is no {listed} file{text or '; several names must be files of one kind'}")
+            text = "; pass plain text as text files (--text)" if len(names) == 1 else ""
+            raise ValueError(
+                f"{name} is not a {listed} file{text or '; several names must be files with the same extension'}"
+            )
         if not Path(name).is_file():
             raise FileNotFoundError(f"{name}: there is no such file")
         if not Path(name).stat().st_size:
-            raise ValueError(f"{name}: holds no rows: it is empty")
+            raise ValueError(f"{name}: has no rows, because the file is empty")
     kinds = {ending(name) for name in names}
     if len(kinds) > 1:
-        raise ValueError(f"files of several kinds ({', '.join(sorted(kinds))}): give files of one kind.")
+        raise ValueError(
+            f"the files have several extensions ({', '.join(sorted(kinds))}): pass files with the same extension."
+        )
     return TABLES[kinds.pop()]
 
 
 def _listed(names: Sequence[str]) -> Any:
-    """Return files as the library lists them, with what tells that one has changed. As patterns, in which it finds
-    files otherwise, names with brackets would not be found."""
+    """Return files as `datasets` lists them, with what identifies a changed file. As patterns, names with brackets
+    would not be found."""
     from datasets.data_files import DataFilesDict, DataFilesList
 
     paths = [os.path.abspath(name) for name in names]
@@ -111,7 +117,7 @@ def _listed(names: Sequence[str]) -> Any:
 
 
 def _reads_as_usual(builder: Any) -> bool:
-    """Return whether a dataset is one of tables of text, of which nothing else is said."""
+    """Return whether a dataset consists of tables of text, without options in its card."""
     if builder.name not in ("csv", "json") or builder.info.features is not None:
         return False
     usual = type(builder.config)()

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Saving a tokenizer into a folder of its own, whole or not at all."""
+"""Saves a tokenizer to a folder, completely or not at all."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..common.whole import whole_folder
 
-# What the versions of transformers have written for a tokenizer. A folder with anything else is never replaced.
+# The files that versions of transformers write for a tokenizer. A folder with other files is never replaced.
 _TOKENIZER_FILES = frozenset(
     {
         "added_tokens.json",
@@ -24,19 +24,19 @@ _TOKENIZER_FILES = frozenset(
 
 
 def check_output_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Check, without writing, that a tokenizer may be saved to a folder.
+    """Check, without writing, that a tokenizer can be saved to a folder.
 
     Args:
         folder: the folder. It and its parents need not exist.
-        overwrite: whether a tokenizer that is in the folder may be replaced.
+        overwrite: whether a tokenizer in the folder can be replaced.
 
     Returns:
         The absolute path of the folder.
 
     Raises:
-        FileExistsError: the folder is a file, or is not empty and `overwrite` is false, or holds files that do not
-            belong to a tokenizer (then `overwrite` does not help: replacing the folder would delete them).
-        PermissionError: the folder cannot be made.
+        FileExistsError: if the folder is a file, is not empty and `overwrite` is False, or contains files that do not
+            belong to a tokenizer (also with `overwrite`, because replacing the folder would delete them).
+        PermissionError: if the folder cannot be created.
     """
     path = Path(folder).resolve()
     for parent in (path, *path.parents):
@@ -51,11 +51,12 @@ def check_output_folder(folder: str | os.PathLike[str], *, overwrite: bool = Fal
     foreign = [name for name in present if name not in _TOKENIZER_FILES]
     if foreign:
         raise FileExistsError(
-            f"output folder {str(path)!r} holds more than a tokenizer ({', '.join(foreign[:3])}): choose another"
+            f"output folder {str(path)!r} contains other files than a tokenizer ({', '.join(foreign[:3])}): choose "
+            "another"
         )
     if present and not overwrite:
         raise FileExistsError(
-            f"output folder {str(path)!r} is not empty: choose another, or allow it to be replaced (overwrite)"
+            f"output folder {str(path)!r} is not empty: choose another, or replace its content with overwrite"
         )
     return path
 
@@ -63,15 +64,15 @@ def check_output_folder(folder: str | os.PathLike[str], *, overwrite: bool = Fal
 def save_tokenizer(
     tokenizer: PreTrainedTokenizerFast, folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
-    """Save a tokenizer so that the folder holds either all of it or what it held before.
+    """Save a tokenizer to a folder, completely or not at all.
 
-    The files are written beside the folder and moved into place as a whole. So a tokenizer that is replaced leaves no
-    file behind that a loader would mix with the new one.
+    The files are written to a new folder, which then replaces the old one, so that no file of a former tokenizer is
+    left.
 
     Args:
         tokenizer: the tokenizer.
-        folder: where to save it. Missing parents are made.
-        overwrite: whether a tokenizer that is in the folder may be replaced.
+        folder: where to save it. Missing parents are created.
+        overwrite: whether a tokenizer in the folder can be replaced.
 
     Returns:
         The absolute path of the folder.

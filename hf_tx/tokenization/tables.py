@@ -1,20 +1,21 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The rows of tables of text, cell for cell.
+"""Reads the rows of tables of text.
 
-What a cell says is never guessed: in a csv and a tsv all cells are text, and an empty one is missing; in JSON they are
-what they are there.
+The type of a cell is never guessed: in a csv and a tsv all cells are text, and an empty one is missing; in JSON cells
+have the types of JSON.
 
 | kind            | a row is                                     | quotes                                    |
 |-----------------|----------------------------------------------|-------------------------------------------|
-| `.csv`          | a line, or more where a quoted cell has them | around cells, doubled in them (RFC 4180)  |
+| `.csv`          | a line, or several if a quoted cell has them | around cells, doubled in them (RFC 4180)  |
 | `.tsv`          | a line                                       | have no meaning                           |
 | `.json, .jsonl` | an object a line, or one of a single array   | those of JSON                             |
 
-Rows with more or fewer cells than the header, and names that stand twice, are refused. Blank lines are no rows.
+Rows with more or fewer cells than the header, and repeated names, raise an error. Blank lines are skipped.
 """
 
 import csv
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -26,7 +27,7 @@ from .files import ending, read_lines, read_pieces
 
 logger = logging.get_logger(__name__)
 
-#: By the ending of a file: what of the library `datasets` reads it if `read_rows` does not.
+#: The builder of `datasets` by the extension of a file, if `read_rows` does not read it.
 TABLES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 _SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 
@@ -36,18 +37,18 @@ Row = dict[str, Any]
 def read_rows(path: str | os.PathLike[str], opened: Any = None, separator: str | None = None) -> Iterator[Row]:
     """Read the rows of a `.csv`, `.tsv`, `.json` or `.jsonl` file, compressed or not, one at a time.
 
-    What separates the cells of a csv is what its header has: a comma, a semicolon, a tab or a vertical bar.
+    The separator of a csv is that of its header: a comma, a semicolon, a tab or a vertical bar.
 
     Args:
         path: the file.
-        opened: its bytes, if they do not come from the path.
-        separator: of a csv, if it is known.
+        opened: the opened file, if it is not read from the path.
+        separator: separator of a csv, if it is known.
 
     Yields:
         The cells of each row by column.
 
     Raises:
-        ValueError: the file is not UTF-8 text, or a row is broken; with the number of the line.
+        ValueError: if the file is not UTF-8 text, or a row is broken; with the number of the line.
     """
     pieces = read_pieces(path, opened)
     kind = ending(path)
@@ -79,44 +80,48 @@ def _of_cells(lines: Iterator[str], name: str, separator: str | None, quoted: bo
                 if len(header) == 1 and any(other in header[0] for other in _SEPARATORS):
                     between = _SEPARATORS.get(separator, repr(separator))
                     logger.warning(
-                        f"{name}: one column, {header[0]!r}: cells are separated by {between}, and its first line has "
-                        "none outside of quotes."
+                        f"{name}: has only one column, {header[0]!r}: its first line does not contain the "
+                        f"separator, {between}, outside of quotes."
                     )
                 continue
             if len(row) != len(header):
-                between = f"{_SEPARATORS.get(separator, repr(separator))} between them"
-                rule = ": a cell that holds one stands in quotes" if quoted else ""
-                _refuse(name, line, f"has {len(row)} cells, and the header {len(header)}, with {between}{rule}")
+                between = f"separated by {_SEPARATORS.get(separator, repr(separator))}"
+                rule = "; put a cell that contains one into quotes" if quoted else ""
+                _refuse(name, line, f"has {len(row)} cells {between}, but the header has {len(header)}{rule}")
             count += 1
             with_quotes += not quoted and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in row)
             yield {column: cell or None for column, cell in zip(header, row, strict=True)}
     except csv.Error as error:
-        _refuse(name, last + 1, f"begins a row with broken quotes ({error}): a quote in a quoted cell is doubled")
+        _refuse(
+            name, last + 1, f"begins a row with broken quotes ({error}): double the quotes inside of a quoted cell"
+        )
     if with_quotes:
         logger.warning(
-            f"{name}: {with_quotes} of {count} rows have cells within quotes, which are read as a part of them: a tsv "
-            "has no quoting. If they are none, name the file .csv."
+            f"{name}: {with_quotes} of {count} rows have cells in quotes. The quotes are kept, because a tsv has no "
+            "quoting; to remove them, rename the file to .csv."
         )
 
 
 def _separator(header: str, name: str, line: int) -> str:
-    bare = "".join(header.split('"')[::2])  # what stands in no quotes
+    bare = "".join(header.split('"')[::2])  # the part outside of quotes
     found = [separator for separator in _SEPARATORS if separator in bare]
     if found[1:]:
         there = " and ".join(_SEPARATORS[separator] for separator in found)
-        _refuse(name, line, f"has {there}, so that what separates cells is open: put names that hold one into quotes")
+        _refuse(
+            name, line, f"has {there}, so the separator is ambiguous: put names that contain one of them into quotes"
+        )
     separator = found[0] if found else ","
     if separator != ",":
-        logger.warning(f"{name}: cells are separated by {_SEPARATORS[separator]}, as in the first line.")
+        logger.warning(f"{name}: the separator is {_SEPARATORS[separator]}, as in the first line.")
     return separator
 
 
 def _names(header: list[str], name: str, line: int) -> list[str]:
-    # As pandas calls them: its files have an index without a name.
+    # The names that pandas gives them: its files have an index without a name.
     names = [cell or f"Unnamed: {number}" for number, cell in enumerate(header)]
     twice = [cell for number, cell in enumerate(names) if cell in names[:number]]
     if twice:
-        _refuse(name, line, f"names the column {twice[0]!r} twice")
+        _refuse(name, line, f"has the column {twice[0]!r} twice; rename one of them")
     return names
 
 
@@ -124,13 +129,13 @@ def _of_json(pieces: Iterator[str], name: str) -> Iterator[Row]:
     lines = ((number, line) for number, line in _numbered(pieces) if line.strip())
     number, line = next(lines)
     if not line.lstrip().startswith("{") or not _is_whole(line):
-        # A value over several lines has to be read as a whole.
+        # A value over several lines must be read as a whole.
         yield from _of_value("".join([line, *(line for _, line in lines)]), name, number)
         return
     for at, text in chain([(number, line)], lines):
         row = _parsed(text, name, at)
         if not isinstance(row, dict):
-            _refuse(name, at, f"is no object, but {text.strip()!r:.60}: a row is {{column: value}}")
+            _refuse(name, at, f"is not an object, but {text.strip()!r:.60}: every row must be {{column: value}}")
         yield row
 
 
@@ -138,7 +143,7 @@ def _numbered(pieces: Iterable[str]) -> Iterator[tuple[int, str]]:
     begun: list[str] = []
     number = 1
     for piece in pieces:
-        # Not at the other line ends of Unicode, which may stand in strings.
+        # Not at the other line ends of Unicode, which can be part of strings.
         *whole, last = piece.split("\n")
         for line in whole:
             yield number, "".join([*begun, line, "\n"])
@@ -165,28 +170,35 @@ def _of_value(text: str, name: str, line: int) -> Iterator[Row]:
     if isinstance(found, dict):
         found = [found]
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        _refuse(name, line, "begins no array of objects, which are the rows, and no object of columns")
+        _refuse(name, line, "must begin an array of objects, which are the rows, or an object of columns")
     yield from found
 
 
 def _parsed(text: str, name: str, line: int) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
-        _refuse(name, line + error.lineno - 1, f"is no JSON: {error.msg} at character {error.colno}")
+        _refuse(name, line + error.lineno - 1, f"is not JSON: {error.msg} at character {error.colno}")
     except (ValueError, RecursionError) as error:
-        _refuse(name, line, f"is no JSON: {error}")
+        _refuse(name, line, f"is not JSON: {error}")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(f"a name stands twice in {', '.join(name for name, _ in pairs)}")
+        raise ValueError(f"a name occurs twice in {', '.join(name for name, _ in pairs)}")
     return found
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if math.isinf(found):
+        raise ValueError(f"{number} is too large for a number of 64 bits")
+    return found
 
 
 def _refuse(name: str, line: int, reason: str) -> NoReturn:

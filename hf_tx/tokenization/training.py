@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Training a tokenizer from texts.
+"""Trains a tokenizer from texts.
 
-What it looks like is decided by the family of the model that it is for:
+The family of the model defines its template and special tokens:
 
 | family            | a text          | a pair                  | special tokens, in the order of their ids | padding |
 |-------------------|-----------------|-------------------------|-------------------------------------------|---------|
@@ -9,11 +9,12 @@ What it looks like is decided by the family of the model that it is for:
 | `encoder`         | `[CLS] A [SEP]` | `[CLS] A [SEP] B [SEP]` | `[PAD] [UNK] [CLS] [SEP] [MASK]`          | right   |
 | `encoder-decoder` | `A </s>`        | `A </s> B </s>`         | `<pad> </s> <unk> <extra_id_0> ...`       | right   |
 
-A decoder's prompt must stay open, so its template does not end with `<eos>`: whoever prepares documents for training
-appends `tokenizer.eos_token_id`. Byte-level BPE knows every byte and therefore has no unknown token.
+The template of a decoder does not end with `<eos>`, because the model continues the prompt. To prepare documents for
+training, append `tokenizer.eos_token_id`. Byte-level BPE has a token for every byte, and therefore no unknown token.
 
-transformers 5 does not save the flags `add_bos_token` and `add_eos_token`. The template in `tokenizer.json` decides
-what is added, and the flags of a loaded tokenizer are False; giving them to `from_pretrained` replaces the template.
+transformers 5 does not save the flags `add_bos_token` and `add_eos_token`. The template in `tokenizer.json` defines
+which tokens are added, and the flags of a loaded tokenizer are False; passing them to `from_pretrained` replaces the
+template.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +42,7 @@ Family = Literal["decoder", "encoder", "encoder-decoder"]
 
 @dataclass(frozen=True)
 class _Layout:
-    """What a model family expects of its tokenizer."""
+    """The template and the special tokens of a model family."""
 
     named: dict[str, str]
     single: str
@@ -97,30 +98,30 @@ def train_tokenizer(
     show_progress: bool = True,
     length: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """Train a tokenizer from texts, which are read once and not kept.
+    """Train a tokenizer from texts. The texts are read once and not stored.
 
-    `save_pretrained` (or `save_tokenizer`) makes a folder of the result that `AutoTokenizer.from_pretrained` loads as
-    it is, with or without hf_tx.
+    Save the result with `save_pretrained` (or `save_tokenizer`), and load it with `AutoTokenizer.from_pretrained`,
+    with or without hf_tx.
 
-    Byte-level BPE gives back every text exactly: `decode(encode(text), skip_special_tokens=True) == text`, unless it
-    spells a special token (which `split_special_tokens=True` reads as plain text) or `lowercase` is set. The same
-    texts give the same ids each time. WordPiece drops white space and control characters. Unigram puts a space before
-    a text that has none; where it is a token of its own, that token has the offsets of the first character. Both turn
-    characters that the texts did not hold into the unknown token, and their trainers break ties in random order, so
-    that a second run may number or choose a few tokens differently.
+    Byte-level BPE decodes every text exactly: `decode(encode(text), skip_special_tokens=True) == text`, unless the
+    text contains a special token (`split_special_tokens=True` reads it as plain text) or `lowercase` is set. Training
+    on the same texts gives the same ids. WordPiece drops white space and control characters. Unigram adds a space
+    before a text without one; if this space is a token, the token has the offsets of the first character. Both convert
+    characters that were not in the texts to the unknown token, and their trainers break ties in random order, so that
+    a few tokens can differ between two runs.
 
     Args:
         texts: strings, or lists of strings.
         algorithm: `"bpe"` (byte-level: Sennrich et al. 2016, Radford et al. 2019), `"wordpiece"` (Schuster and
             Nakajima 2012, as in Devlin et al. 2019) or `"unigram"` (Kudo 2018).
-        vocab_size: the most tokens that the vocabulary may have, special tokens included. Few texts give fewer.
-        family: the kind of model that the tokenizer is for: it decides the special tokens, the template, the padding
-            side and the names of the inputs.
-        model_max_length: the longest input of the model, in tokens; None for no limit.
-        min_frequency: how often a pair must occur to be merged; 2 unless given. Unigram has no merges.
-        lowercase: whether to make texts lower case. WordPiece then drops accents too, as BERT does.
-        additional_special_tokens: more special tokens. They are never split, and follow those of the family.
-        extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>` ... for span corruption; unless given, 100
+        vocab_size: maximum number of tokens, including special tokens. Few texts result in fewer tokens.
+        family: the family of the model. It defines the special tokens, the template, the padding side and the names
+            of the inputs.
+        model_max_length: maximum length of the input of the model, in tokens; None for no limit.
+        min_frequency: how often a pair must occur to be merged. Default: 2. Unigram has no merges.
+        lowercase: whether to convert texts to lower case. WordPiece then drops accents too, as BERT does.
+        additional_special_tokens: more special tokens, which are never split. They follow those of the family.
+        extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>` ... for span corruption. Default: 100
             for encoder-decoders and 0 for others.
         show_progress: whether to show progress bars (on a terminal).
         length: the number of texts, if known, for the progress bar.
@@ -129,16 +130,16 @@ def train_tokenizer(
         The tokenizer.
 
     Raises:
-        ValueError: the algorithm or family is unknown, a number is out of range, a special token is blank or given
-            twice, `vocab_size` is smaller than the special tokens and the alphabet, or `texts` holds no text or
-            something other than text.
+        ValueError: if the algorithm or family is unknown, a number is out of range, a special token is blank or given
+            twice, `vocab_size` is smaller than the special tokens and the alphabet, or `texts` has no text or an item
+            that is not a string.
     """
     if family not in _LAYOUTS:
         raise ValueError(f"family={family!r} is unknown: choose one of {_listed(_LAYOUTS)}")
     if algorithm not in get_args(Algorithm):
         raise ValueError(f"algorithm={algorithm!r} is unknown: choose one of {_listed(get_args(Algorithm))}")
     if isinstance(texts, str | bytes):
-        raise ValueError(f"texts is one {type(texts).__name__}, not an iterable of strings: give [text]")
+        raise ValueError(f"texts is one {type(texts).__name__}, not an iterable of strings: pass [text]")
     if vocab_size < 1:
         raise ValueError(f"vocab_size={vocab_size} must be at least 1")
     if model_max_length is not None and model_max_length < 1:
@@ -148,12 +149,12 @@ def train_tokenizer(
     if min_frequency is not None and min_frequency < 1:
         raise ValueError(f"min_frequency={min_frequency} must be at least 1")
     if isinstance(additional_special_tokens, str):
-        raise ValueError(f"additional_special_tokens is one string: give [{additional_special_tokens!r}]")
+        raise ValueError(f"additional_special_tokens is one string: pass [{additional_special_tokens!r}]")
     if extra_ids is not None and extra_ids < 0:
         raise ValueError(f"extra_ids={extra_ids} must be at least 0")
 
     layout = _LAYOUTS[family]
-    # Where every text has tokens, an unknown token would be a row of the embedding that is never trained.
+    # If every text has tokens, an unknown token would be a row of the embeddings that is never trained.
     named = {role: token for role, token in layout.named.items() if algorithm != "bpe" or role != "unk_token"}
     more = [f"<extra_id_{i}>" for i in range(layout.extra_ids if extra_ids is None else extra_ids)]
     more += additional_special_tokens
@@ -186,9 +187,10 @@ def _special_tokens(tokens: list[str], algorithm: str) -> list[AddedToken]:
     for token in tokens:
         if not isinstance(token, str) or not token.strip() or tokens.count(token) > 1:
             raise ValueError(
-                f"special token {token!r} is blank, given twice or not a string; all of them: {_listed(tokens)}"
+                f"special token {token!r} is blank, given twice or not a string; the special tokens are "
+                f"{_listed(tokens)}"
             )
-    # BPE and Unigram keep a space with the word after it. A mask stands for both, so it takes the space along.
+    # BPE and Unigram keep a space with the word after it. A mask replaces both, so it includes the space.
     takes_space = () if algorithm == "wordpiece" else ("[MASK]",)
     return [AddedToken(token, special=True, normalized=False, lstrip=token in takes_space) for token in tokens]
 
@@ -202,7 +204,7 @@ def _fit(
     algorithm: str,
     num_special_tokens: int,
 ) -> None:
-    """Train `tokenizer`, and refuse a vocabulary that cannot hold the special tokens and the alphabet.
+    """Train `tokenizer`, and raise an error if the vocabulary is too small for the special tokens and the alphabet.
 
     The trainers of BPE and WordPiece would exceed `vocab_size` instead.
     """
@@ -210,11 +212,11 @@ def _fit(
     alphabet = len(pre_tokenizers.ByteLevel.alphabet()) if algorithm == "bpe" else 1
     if vocab_size < num_special_tokens + alphabet:
         raise ValueError(f"{too_small}an alphabet of {alphabet}: it must be at least {num_special_tokens + alphabet}")
-    advice = "raise vocab_size, or use algorithm='bpe', which writes any text with 256 bytes"
+    advice = "increase vocab_size, or use algorithm='bpe', which needs only 256 bytes for any text"
     try:
         tokenizer.train_from_iterator(_only_texts(texts), trainer=trainer, length=length)
     except Exception as error:
-        # The library raises no class of its own here.
+        # tokenizers has no exception class for this.
         if "not large enough to contain all chars" in str(error):
             raise ValueError(f"{too_small}the characters of the texts: {advice}") from error
         raise
@@ -229,11 +231,11 @@ def _only_texts(texts: Iterable[str] | Iterable[list[str]]) -> Iterator[str]:
     for number, item in enumerate(texts):
         for text in item if isinstance(item, list | tuple) else [item]:
             if not isinstance(text, str):
-                raise ValueError(f"texts: item {number} holds {type(text).__name__}, not a string")
+                raise ValueError(f"texts: item {number} is or contains {type(text).__name__}, not a string")
             blank = blank and not text.strip()
             yield from cut_text(text)
     if blank:
-        raise ValueError("texts holds no text: there is nothing to train on")
+        raise ValueError("texts has no text to train on")
 
 
 def _untrained(algorithm: str, unknown: str | None, lowercase: bool) -> Tokenizer:
@@ -250,7 +252,7 @@ def _untrained(algorithm: str, unknown: str | None, lowercase: bool) -> Tokenize
         return tokenizer
     else:
         tokenizer = Tokenizer(models.Unigram())
-        # Lines are cut first: a word must not reach over the end of a line.
+        # Lines are split first: a word must not cross the end of a line.
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Split(Regex(r"[\r\n]+"), behavior="isolated"),
@@ -277,7 +279,7 @@ def _trainer(
         "show_progress": show_progress,
     }
     if algorithm == "bpe":
-        # All bytes, seen or not: otherwise bytes that the texts lack would vanish without a trace.
+        # All bytes: otherwise bytes that are not in the texts would be dropped silently.
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         return trainers.BpeTrainer(min_frequency=min_frequency, initial_alphabet=alphabet, **common)
     if algorithm == "wordpiece":

@@ -25,14 +25,18 @@ from ..evaluation import Score, UnigramModel, evaluate_texts
 from ..hub import ComparisonRecord, DataRecord, MixerCost, Training, Trial, write_comparison
 from ..models.configuration_changes import without_idle
 from ..models.mixers import expand_pattern
+from ..objectives import CausalLM
+from ..objectives.texts import encode_texts
 from ..tokenization import train_tokenizer
-from .corpus import encode_documents, read_documents, split_documents
+from .corpus import read_documents, split_documents
+from .new_models import new_config, width_fields
 from .pretraining import PretrainingOptions
-from .recipes import RECIPES, width_fields
 from .saving import check_checkpoint_folder
 from .trainer import TxTrainer
 
 _MIXERS = ("full", "sliding", "linear", "retention", "gated_linear", "gated_delta", "lstm", "gru")
+# What the models learn, and are measured by.
+_LEARNT = CausalLM
 _IN_DOMAIN, _OUT_OF_DOMAIN = "in domain", "out of domain"
 # Share of the training text that decides between learning rates.
 _DECIDING = 0.02
@@ -198,9 +202,9 @@ class Comparison:
             model_max_length=arguments.context_length,
             show_progress=not arguments.disable_tqdm,
         )
-        self.recipe = RECIPES["decoder"](self.tokenizer, arguments.context_length)
-        documents = encode_documents(self.tokenizer, train)
-        self.rows = self.recipe.examples(documents)
+        self.objective = _LEARNT(self.tokenizer, arguments.context_length)
+        documents = encode_texts(self.tokenizer, train)
+        self.rows = list(self.objective.rows(documents))
         if len(self.rows) < arguments.per_device_train_batch_size:
             raise ValueError(
                 f"--text: is {len(self.rows)} rows of {arguments.context_length} tokens, too few for a step of "
@@ -218,7 +222,7 @@ class Comparison:
             training=self._training_facts(),
             tokens_of_a_step=arguments.per_device_train_batch_size * arguments.context_length,
             context=arguments.generation_context,
-            baseline=self._baseline([document.token_ids for document in documents]),
+            baseline=self._baseline(documents),
             license=arguments.license,
             language=arguments.language,
         )
@@ -226,7 +230,7 @@ class Comparison:
     # ------------------------------------------------------------------------------------------------- what is there
     def _configs(self) -> dict[str, Any]:
         """Return the config of each mixer, with as many parameters as the first."""
-        arguments, tokens = self.arguments, self.recipe.token_fields()
+        arguments, tokens = self.arguments, self.objective.token_fields()
         configs = {mixers: _config(arguments, mixers, **tokens) for mixers in arguments.mixers}
         reference = parameter_count(configs[arguments.mixers[0]]).total
         return {
@@ -236,7 +240,7 @@ class Comparison:
 
     def _model(self, mixers: str, seed: int) -> Any:
         set_seed(seed)
-        return self.recipe.auto_class.from_config(self.configs[mixers])
+        return self.objective.auto_class.from_config(self.configs[mixers])
 
     def _data(self, text: list[str]) -> list[DataRecord]:
         arguments, records = self.arguments, []
@@ -284,9 +288,8 @@ class Comparison:
         """Return the bits per byte of a unigram model of the training text."""
         unigram, found = UnigramModel(train, len(self.tokenizer)), {}
         for name, texts in self.measured.items():
-            documents = encode_documents(self.tokenizer, texts)
-            score = Score.total(unigram.score(document.token_ids) for document in documents)
-            found[name] = score.bits_per_byte(self.recipe.num_bytes(documents))
+            score = Score.total(map(unigram.score, encode_texts(self.tokenizer, texts)))
+            found[name] = score.bits_per_byte(sum(len(text.encode("utf-8")) for text in texts))
         return found
 
     def go_on_from(self, started: ComparisonRecord) -> None:
@@ -407,7 +410,7 @@ class Comparison:
         model = self._model(mixers, seed)
         with tempfile.TemporaryDirectory() as folder:
             options = self._options(folder, steps, rate, seed)
-            trainer = TxTrainer(model, options, train_dataset=self.rows, data_collator=self.recipe.objective)
+            trainer = TxTrainer(model, options, train_dataset=self.rows, data_collator=self.objective)
             for talks in (PrinterCallback, ProgressCallback):
                 trainer.remove_callback(talks)
             if not options.disable_tqdm:
@@ -437,7 +440,7 @@ class Comparison:
             model,
             self.tokenizer,
             texts,
-            task="causal-lm",
+            task=_LEARNT.text_task,
             context_length=self.arguments.context_length,
             description=None if self.arguments.disable_tqdm else "scoring",
         ).bits_per_byte
@@ -456,7 +459,7 @@ def _config(arguments: ComparisonArguments, mixers: str, **tokens: Any) -> Any:
         **tokens,
     }
     names = expand_pattern(mixers, fields["num_hidden_layers"])
-    return RECIPES["decoder"].config(mixers=mixers, **without_idle(fields, names))
+    return new_config(*_LEARNT.families, mixers=mixers, **without_idle(fields, names))
 
 
 def _beginnings(texts: Sequence[str], most: int | None) -> list[str]:

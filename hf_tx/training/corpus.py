@@ -1,34 +1,18 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Texts that fit in memory: read, split into training and held-out text, and encoded."""
+"""Texts that fit in memory: read, and split into training and held-out text."""
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
-
-from ..objectives.texts import encode_texts
+from ..common.packaged import path_of
 from ..tokenization.corpus import iter_texts, texts_in
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text as tokens.
-
-    Attributes:
-        token_ids: its tokens, without special ones.
-        num_bytes: bytes of the original text in UTF-8.
-    """
-
-    token_ids: list[int]
-    num_bytes: int
 
 
 def text_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the files that paths stand for; a directory stands for all `*.txt` files in it and below."""
     # A directory without texts is left to iter_texts, which refuses it.
-    return [file for path in map(Path, paths) for file in texts_in(path) or [path]]
+    return [file for path in map(path_of, paths) for file in texts_in(path) or [path]]
 
 
 def read_documents(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -112,8 +96,3 @@ def _cut(text: str, target: int, tolerance: float) -> int:
         if near:
             return min(near, key=lambda end: abs(end - target))
     return target
-
-
-def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Iterable[str]) -> list[Document]:
-    """Encode each text as a whole. What spells a special token is plain text here."""
-    return [Document(encode_texts(tokenizer, [text])[0], len(text.encode("utf-8"))) for text in documents]

@@ -176,10 +176,24 @@ def _layers(model: nn.Module) -> list[tuple[nn.Module, bool]]:
 
 def _states(model: Any, inputs: Batch) -> torch.Tensor:
     """Return what the head reads."""
-    given: dict[str, Any] = {name: value for name, value in inputs.items() if name != "labels"}
+    return model.base_model(**_inputs(model, inputs), use_cache=False).last_hidden_state
+
+
+def inputs_and_targets(model: Any, batch: Batch) -> tuple[Batch, torch.Tensor]:
+    """Return what a model of hf_tx reads of a batch with labels, and what each of its logits is to predict.
+
+    Returns:
+        The inputs, and the targets. *Shape:* that of the labels, int64, -100 for nothing.
+    """
+    return _inputs(model, batch), _targets(model, batch)
+
+
+def _inputs(model: Any, batch: Batch) -> Batch:
+    """Return a batch without its labels, which a decoder reads where it has an encoder."""
+    given = {name: value for name, value in batch.items() if name != "labels"}
     if model.config.is_encoder_decoder and "decoder_input_ids" not in given:
-        given["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(inputs["labels"])
-    return model.base_model(**given, use_cache=False).last_hidden_state
+        given["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])
+    return given
 
 
 def _targets(model: Any, inputs: Batch) -> torch.Tensor:

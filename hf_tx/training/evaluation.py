@@ -19,29 +19,29 @@ from ..common.options import flag, json_option
 from ..common.whole import write_json
 from ..evaluation import TextResult, evaluate_texts, load_model, rank
 from ..evaluation.loading import AUTO_CLASSES, of_known_kind
-from ..evaluation.results import Task
+from ..evaluation.results import TEXT_TASKS, TextTask
 from ..models.version import __version__
 from ..objectives import OBJECTIVES
 from .data import SourceArguments, check_columns, load_measured
 from .finetuning import RowArguments
 from .measuring import measure_objective, measure_task
-from .tasks import TASKS
+from .tasks import TASKS, check_task_options
 
-_PREDICTING = ("causal-lm", "masked-lm", "seq2seq-lm")
 # Options of loading a model.
 _LOADING = ("trust_remote_code", "dtype", "attn_implementation")
+_TASKS = tuple(f"--task {name}" for name in TASKS)
 # Options that not everything has, with what has them.
 _OPTIONS = {
     "objective_options": tuple(f"--objective {name}" for name in OBJECTIVES),
-    "context_length": (*(f"--task {name}" for name in _PREDICTING), *(f"--objective {name}" for name in OBJECTIVES)),
-    "stride": ("--task causal-lm",),
-    "label_column": ("--task seq2seq-lm", *(f"--task {name}" for name in TASKS)),
-    "max_length": tuple(f"--task {name}" for name in TASKS),
-    "doc_stride": ("--task question-answering",),
-    "max_answer_length": ("--task question-answering",),
-    "max_target_length": ("--task seq2seq",),
-    "generation_max_length": ("--task seq2seq",),
-    "generation_num_beams": ("--task seq2seq",),
+    "context_length": (*(f"--task {name}" for name in TEXT_TASKS), *(f"--objective {name}" for name in OBJECTIVES)),
+    "stride": tuple(f"--task {name}" for name, kind in TEXT_TASKS.items() if kind.moves_on),
+    "label_column": (*(f"--task {name}" for name, kind in TEXT_TASKS.items() if kind.pairs), *_TASKS),
+    "max_length": _TASKS,
+    "task_options": _TASKS,
+    **{
+        name: tuple(f"--task {task}" for task, kind in TASKS.items() if name in kind.honours)
+        for name in ("generation_max_length", "generation_num_beams")
+    },
 }
 
 
@@ -55,8 +55,8 @@ class EvaluationArguments(RowArguments, SourceArguments):
     task: str | None = field(
         default=None,
         metadata={
-            "help": f"What is measured: how texts are predicted ({', '.join(_PREDICTING)}), or what "
-            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: causal-lm."
+            "help": f"What is measured: how texts are predicted ({', '.join(TEXT_TASKS)}), or what "
+            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: {next(iter(TEXT_TASKS))}."
         },
     )
     objective: str | None = field(
@@ -108,9 +108,9 @@ class EvaluationArguments(RowArguments, SourceArguments):
         if self.task is not None and self.objective is not None:
             raise ValueError("give either --task or --objective: a task is measured in its own way")
         if self.objective is None:
-            self.task = self.task or "causal-lm"
+            self.task = self.task or next(iter(TEXT_TASKS))
         for option, value, known in (
-            ("--task", self.task, (*_PREDICTING, *TASKS)),
+            ("--task", self.task, (*TEXT_TASKS, *TASKS)),
             ("--objective", self.objective, OBJECTIVES),
         ):
             if value is not None and value not in known:
@@ -126,9 +126,10 @@ class EvaluationArguments(RowArguments, SourceArguments):
             option, fits = f"{flag(name)} {value}", _OPTIONS.get(name)
             if fits is not None and self.what not in fits:
                 raise ValueError(f"{option}: is an option of {' and '.join(fits)}; leave it out with {self.what}")
-            least = 0 if name == "doc_stride" else 1
-            if isinstance(value, int) and value < least:
-                raise ValueError(f"{option}: must be at least {least}")
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{option}: must be at least 1")
+        if self.task in TASKS:
+            check_task_options(TASKS[self.task], json_option(self, "task_options"), measured_only=True)
 
     @property
     def what(self) -> str:
@@ -150,7 +151,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
     names = ("text", "dataset", "dataset_config", "split", "held_out", "held_out_first", "seed", "max_eval_samples")
     rows = load_measured(**arguments.given(*names))
     _check_models(arguments)
-    measure: Callable[..., Any] = _score_texts if arguments.task in _PREDICTING else _measure_rows
+    measure: Callable[..., Any] = _score_texts if arguments.task in TEXT_TASKS else _measure_rows
     results, seconds = [], {}
     for name in arguments.model:
         started = time.monotonic()
@@ -159,7 +160,7 @@ def run_evaluation(arguments: EvaluationArguments) -> None:
     state = PartialState()
     if not state.is_main_process:
         return
-    if arguments.task in _PREDICTING:
+    if arguments.task in TEXT_TASKS:
         print(_summary(results))
         found = [result.as_dict() for result in rank(results)]
     else:
@@ -180,7 +181,7 @@ def _texts_of(arguments: EvaluationArguments, rows: Any) -> Sequence[Any]:
     Raises:
         ValueError: there is no such column.
     """
-    pairs = arguments.task == "seq2seq-lm"
+    pairs = TEXT_TASKS[str(arguments.task)].pairs
     columns = list(arguments.columns or ["source" if pairs else "text"])
     if len(columns) > 1:
         raise ValueError(f"--columns {' '.join(columns)}: --task {arguments.task} reads one")
@@ -242,7 +243,7 @@ def _measure_rows(arguments: EvaluationArguments, name: str, rows: Any) -> dict[
         found = measure_objective(name, arguments.objective, rows, objective_options=objective_options, **shared)
     else:
         shared |= arguments.given("label_column", "max_length", "generation_max_length", "generation_num_beams")
-        task_options = arguments.given("doc_stride", "max_answer_length", "max_target_length")
+        task_options = json_option(arguments, "task_options")
         found = measure_task(name, str(arguments.task), rows, task_options=task_options, **shared)
     return {"name": name, **found}
 
@@ -253,7 +254,7 @@ def _score_texts(arguments: EvaluationArguments, name: str, rows: Any) -> TextRe
     Raises:
         ValueError, OSError, ImportError: the model, its tokenizer, an option or the data do not serve.
     """
-    task = cast(Task, arguments.task)
+    task = cast(TextTask, arguments.task)
     # Without being told, it takes several processes without GPUs for several single ones.
     state = PartialState(cpu=not torch.accelerator.is_available())
     texts = _texts_of(arguments, rows)
@@ -291,7 +292,7 @@ def _table(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
 def _summary(results: list[TextResult]) -> str:
     """Return the table of language models, the best first, and what must be known to read it."""
     ranked = rank(results)
-    kind = "pseudo_" if ranked[0].task == "masked-lm" else ""
+    kind = TEXT_TASKS[ranked[0].task].prefix
     columns = [f"{kind}bits_per_byte", f"{kind}perplexity", "accuracy", "tokens", "bytes", "unknown_tokens"]
     notes = []
     try:

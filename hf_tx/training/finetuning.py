@@ -2,8 +2,9 @@
 """From a model and rows with labels to a model for a task, with its measures and its card."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,26 @@ from transformers import (
 
 from ..common.checkpoint_files import check_files
 from ..common.loading import loading
-from ..common.options import flag
+from ..common.options import json_option
 from ..evaluation.loading import longest_input
 from ..hub import Result
 from .data import load_splits
 from .honouring import check_honoured
 from .resuming import check_resumed
 from .runs import Run, RunArguments, RunOptions, check_best, measures_of, try_model
-from .tasks import TASKS, Task
-from .tasks.sequence_classification import BASELINES, PROBLEMS
+from .tasks import TASKS, Task, check_task_options
 from .tasks.task import numbers
 
 _DEFAULT_LENGTH = 512
+
+
+def _described() -> str:
+    """Return what the options of the tasks are, for `--help`."""
+    own = {
+        name: [f"{each.name} ({each.metadata['help']})" for each in fields(kind.options_class)]
+        for name, kind in TASKS.items()
+    }
+    return " ".join(f"Of {name}: {', '.join(listed)}." for name, listed in own.items() if listed)
 
 
 @dataclass
@@ -43,14 +52,8 @@ class RowArguments:
     max_length: int | None = field(
         default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
     )
-    doc_stride: int | None = field(
-        default=None, metadata={"help": "Of question-answering: tokens by which windows overlap. Default: a quarter."}
-    )
-    max_answer_length: int | None = field(
-        default=None, metadata={"help": "Of question-answering: the most tokens of an answer. Default: 30."}
-    )
-    max_target_length: int | None = field(
-        default=None, metadata={"help": "Of seq2seq: the most tokens of a target. Default: those of a source."}
+    task_options: str | None = field(
+        default=None, metadata={"help": f"Options of the task alone, as JSON. {_described()}"}
     )
 
 
@@ -60,12 +63,6 @@ class FinetuningArguments(RowArguments, RunArguments):
 
     model: str = field(kw_only=True, metadata={"help": "What to begin with: a folder, or a name on the Hub."})
     task: str = field(kw_only=True, metadata={"help": f"What it is trained for: {', '.join(TASKS)}."})
-    problem_type: str | None = field(
-        default=None, metadata={"help": f"Of sequence-classification: {', '.join(PROBLEMS)}. Default: by the labels."}
-    )
-    baseline: str | None = field(
-        default=None, metadata={"help": f"Of sequence-classification: {', '.join(BASELINES)}. Default: majority."}
-    )
     lora_r: int = field(
         default=0, metadata={"help": "Train adapters of this rank (LoRA), and merge them into the weights at the end."}
     )
@@ -75,35 +72,12 @@ class FinetuningArguments(RowArguments, RunArguments):
         super().__post_init__()
         if self.task not in TASKS:
             raise ValueError(f"--task {self.task}: must be one of {', '.join(TASKS)}.")
-        if self.problem_type not in (None, *PROBLEMS):
-            raise ValueError(f"--problem-type {self.problem_type}: must be one of {', '.join(PROBLEMS)}.")
-        if self.baseline not in (None, *BASELINES):
-            raise ValueError(f"--baseline {self.baseline}: must be one of {', '.join(BASELINES)}.")
-        for name, task in _OPTIONS.items():
-            value = getattr(self, name)
-            if value is not None and task not in (None, self.task):
-                raise ValueError(f"{flag(name)} {value}: is an option of --task {task}; leave it out.")
-            if isinstance(value, int) and value < (name != "doc_stride"):
-                raise ValueError(f"{flag(name)} {value}: is too small.")
+        if self.max_length is not None and self.max_length < 1:
+            raise ValueError(f"--max-length {self.max_length}: must be at least 1.")
+        check_task_options(TASKS[self.task], json_option(self, "task_options"))
         if self.lora_r < 0:
             raise ValueError(f"--lora-r {self.lora_r}: must be at least 1, or 0 to train all weights.")
         self.output = self.output or f"runs/{Path(self.model).name}-{self.task}"
-
-    def task_options(self) -> dict[str, Any]:
-        """Return the options of the task that are given."""
-        given = {name: getattr(self, name) for name, task in _OPTIONS.items() if task is not None}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-#: Options that may be left out, with the task that alone has them.
-_OPTIONS = {
-    "max_length": None,
-    "problem_type": "sequence-classification",
-    "baseline": "sequence-classification",
-    "doc_stride": "question-answering",
-    "max_answer_length": "question-answering",
-    "max_target_length": "seq2seq",
-}
 
 
 @dataclass
@@ -155,7 +129,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
             max_length=row_length(arguments.max_length, config, tokenizer),
             columns=arguments.columns,
             label_column=arguments.label_column,
-            **arguments.task_options(),
+            **json_option(arguments, "task_options"),
         )
     check_honoured(options, task.said, task.honours)
     check_best(options, task.measured)
@@ -198,7 +172,7 @@ class Finetuning(Run):
     @property
     def pipeline_tag(self) -> str:
         """The Hub's name of what the model does."""
-        return self.for_task.hub_name
+        return self.for_task.pipeline_tag
 
     @property
     def base_model(self) -> str | None:
@@ -248,7 +222,8 @@ class Finetuning(Run):
         command = self.measured_by(
             task=self.for_task.name,
             label_column=self.arguments.label_column,
-            **self.for_task.options(),
+            max_length=self.for_task.max_length,
+            task_options=json.dumps(own) if (own := self.for_task.measuring_options()) else None,
             generation_max_length=options.generation_max_length,
             generation_num_beams=options.generation_num_beams,
             trust_remote_code=self.arguments.trust_remote_code,

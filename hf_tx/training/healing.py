@@ -21,14 +21,15 @@ from ..common.loading import loading
 from ..common.whole import write_json
 from ..conversion import from_hf
 from ..conversion.building import changes_with_mixers, class_named
-from ..evaluation import UnigramModel
+from ..evaluation import evaluate_texts, score_targets
 from ..models.heads import LanguageModelHead
 from ..models.version import __version__
-from .corpus import encode_documents, read_documents, split_documents
-from .distillation import DistillationTrainer, logits_loss, transfer_errors, transfer_loss
+from ..objectives import OBJECTIVES, TokenObjective, text_objective_of
+from ..objectives.texts import encode_texts
+from .corpus import read_documents, split_documents
+from .distillation import DistillationTrainer, inputs_and_targets, logits_loss, transfer_errors, transfer_loss
 from .epochs import SetEpoch
 from .interruption import StopOnInterrupt
-from .recipes import RECIPES, Recipe
 from .saving import check_checkpoint_folder, save_checkpoint
 
 # Squared error of a layer, relative to its outputs, from which on it computes something else. Rounding in float32
@@ -36,11 +37,7 @@ from .saving import check_checkpoint_folder, save_checkpoint
 _CHANGED = 1e-9
 # The longest context that is taken without being asked for.
 _CONTEXT = 1024
-_SPECIAL_TOKENS = {
-    "decoder": ("bos_token", "eos_token", "pad_token"),
-    "encoder": ("cls_token", "sep_token", "mask_token", "pad_token"),
-    "encoder-decoder": ("eos_token", "pad_token"),
-}
+_BAR = "scoring the held-out text"
 
 
 @dataclass
@@ -198,22 +195,27 @@ class Healing:
         self._use_cache = self.model.config.use_cache  # the Trainer turns it off
         for model in (self.original, self.model):
             model.to(PartialState().device)
-        self.recipe = _recipe(source, self.original, context_length, self.settings.seed)
-        self.train = encode_documents(self.recipe.tokenizer, train_texts)
-        self.held_out = encode_documents(self.recipe.tokenizer, held_out_texts)
-        self._rows = self.recipe.examples(self.train)
-        least = min(sum(len(text.token_ids) for text in part) for part in (self.train, self.held_out))
-        if least < self.recipe.context_length:
+        #: What both models predict, and are measured by.
+        self.objective = _objective(source, self.original, context_length, self.settings.seed)
+        self.tokenizer, self.context_length = self.objective.tokenizer, self.objective.max_length
+        #: The text to measure on.
+        self.held_out = held_out_texts
+        encoded = [encode_texts(self.tokenizer, texts) for texts in (train_texts, held_out_texts)]
+        self._rows, held_out_rows = (list(self.objective.rows(documents)) for documents in encoded)
+        self._measured_rows = [self.objective.fix(row) for row in held_out_rows]
+        sizes = [sum(map(len, documents)) for documents in encoded]
+        if min(sizes) < self.context_length:
             raise ValueError(
-                f"too little text: training and held-out text need {self.recipe.context_length} tokens each, and one "
-                f"has {least}; give more, or a smaller context_length."
+                f"too little text: training and held-out text need {self.context_length} tokens each, and one "
+                f"has {min(sizes)}; give more, or a smaller context_length."
             )
+        self.held_out_tokens = sizes[1]
         #: The layers that compute something else; found only if there are transfer steps.
         self.changed_layers = self._try()
 
     def _try(self) -> list[int]:
         rows = self._rows[: self.settings.batch_size]
-        batch = {name: value.to(self.model.device) for name, value in self.recipe.objective(rows).items()}
+        batch = {name: value.to(self.model.device) for name, value in self.objective(rows).items()}
         changed: list[int] = []
         if self.settings.transfer_steps:
             with torch.no_grad():
@@ -221,7 +223,7 @@ class Healing:
             changed = (errors > _CHANGED).nonzero().flatten().tolist()
             if not changed:
                 raise ValueError(
-                    f"no layer of the changed model computes anything else in {self.recipe.context_length} tokens, so "
+                    f"no layer of the changed model computes anything else in {self.context_length} tokens, so "
                     "that there is nothing to transfer: change more, or set transfer_steps = 0."
                 )
         with torch.no_grad():  # a backend that cannot train refuses
@@ -265,14 +267,14 @@ class Healing:
         self.model.config.use_cache = self._use_cache
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             raise ValueError("training diverged, and nothing was saved: lower the learning rates.")
-        save_checkpoint(self.output, self.model, self.recipe.tokenizer, _States(states), overwrite=self.overwrite)
+        save_checkpoint(self.output, self.model, self.tokenizer, _States(states), overwrite=self.overwrite)
         if not stop.interrupted:
             measures[name] = self._measure(self.model)
 
         measure = "bits_per_byte" if "bits_per_byte" in measures["original"] else "loss"
         results = {
-            "predicts": self.recipe.predicts,
-            "held_out_tokens": sum(len(text.token_ids) for text in self.held_out),
+            "predicts": self.objective.predicts,
+            "held_out_tokens": self.held_out_tokens,
             "measure": measure,
             **measures,
             "gap": {name: found[measure] - measures["original"][measure] for name, found in measures.items()},
@@ -289,9 +291,24 @@ class Healing:
         return results
 
     def _measure(self, model: Any) -> dict[str, float]:
-        unigram = UnigramModel([], len(self.recipe.tokenizer))  # not looked at
-        measured = self.recipe.measure(model, unigram, self.held_out, self.settings.batch_size)
-        return measured.as_dict()["model"]
+        """Return how well a model predicts the held-out text or, where the objective does not score all of it, the
+        labels of rows of it."""
+        size = self.settings.batch_size
+        if self.objective.text_task is None:
+            rows = self._measured_rows
+            batches = (self.objective(rows[start : start + size]) for start in range(0, len(rows), size))
+            score = score_targets(model, (inputs_and_targets(model, batch) for batch in batches), description=_BAR)
+            return {"loss": score.loss, "perplexity": score.perplexity, "accuracy": score.accuracy}
+        found = evaluate_texts(
+            model,
+            self.tokenizer,
+            self.held_out,
+            task=self.objective.text_task,
+            context_length=self.context_length,
+            batch_size=size,
+            description=_BAR,
+        )
+        return {"loss": found.score.loss, "perplexity": found.perplexity, "bits_per_byte": found.bits_per_byte}
 
     def _learn(self, stop: StopOnInterrupt, steps: int, learning_rate: float, objective: Any) -> TrainerState:
         with tempfile.TemporaryDirectory(prefix="healing-") as scratch:
@@ -318,8 +335,8 @@ class Healing:
                 teacher=self.original,
                 objective=objective,
                 train_dataset=self._rows,
-                data_collator=self.recipe.objective,
-                callbacks=[stop, SetEpoch(self.recipe.objective)],
+                data_collator=self.objective,
+                callbacks=[stop, SetEpoch(self.objective)],
             )
             trainer.train()
         return trainer.state
@@ -337,8 +354,8 @@ class _States:
             state.save_to_json(str(save_directory / f"trainer_state_{name}.json"))
 
 
-def _recipe(source: str | os.PathLike[str], model: Any, context_length: int | None, seed: int) -> Recipe:
-    """Return the recipe of the model's family, with its tokenizer.
+def _objective(source: str | os.PathLike[str], model: Any, context_length: int | None, seed: int) -> TokenObjective:
+    """Return the objective that scores text of the model's family, with its tokenizer.
 
     Raises:
         ValueError: there is no tokenizer, or it lacks a special token that the rows need, or the context is too long
@@ -349,9 +366,6 @@ def _recipe(source: str | os.PathLike[str], model: Any, context_length: int | No
         tokenizer = AutoTokenizer.from_pretrained(source)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token  # as usual for decoders; it fills the last row and is never learnt
-    for name in _SPECIAL_TOKENS[family]:
-        if getattr(tokenizer, name) is None:
-            raise ValueError(f"{source}: the tokenizer has no {name}, which rows of text need; set one and save it.")
     if len(tokenizer) > model.config.get_text_config(decoder=True).vocab_size:
         raise ValueError(f"{source}: the tokenizer has {len(tokenizer)} tokens, which are more than the model's.")
     stacks = model.config.stacks if model.config.is_encoder_decoder else [model.config]
@@ -361,4 +375,8 @@ def _recipe(source: str | os.PathLike[str], model: Any, context_length: int | No
         raise ValueError(
             f"context_length = {length}: must be at least 8 and at most {most}, the longest of the model."
         )
-    return RECIPES[family](tokenizer, length, seed)
+    kind: Any = OBJECTIVES[text_objective_of(family)]
+    try:
+        return kind(tokenizer, length, seed=seed)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error

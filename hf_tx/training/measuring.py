@@ -12,7 +12,7 @@ from ..objectives import OBJECTIVES
 from .data import check_columns
 from .finetuning import FinetuningOptions, row_length, task_trainer
 from .runs import make_objective, measures_of
-from .tasks import TASKS
+from .tasks import TASKS, check_task_options
 from .trainer import TxTrainer
 
 
@@ -55,6 +55,7 @@ def measure_task(
         ValueError, OSError, ImportError: the model, an option or a row does not serve.
     """
     kind = TASKS[task]
+    check_task_options(kind, task_options or {}, measured_only=True)
     model, tokenizer = load_model(name, task, auto_class=kind.auto_class, device="cpu", **options)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

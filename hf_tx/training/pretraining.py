@@ -3,10 +3,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import torch
 from accelerate import PartialState
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
 from transformers.utils import logging
@@ -14,17 +14,16 @@ from transformers.utils import logging
 from ..common.checkpoint_files import check_files
 from ..common.columns import iter_columns, iter_pieces
 from ..common.loading import loading
-from ..common.options import did_you_mean, json_option
+from ..common.options import did_you_mean, flag, json_option
 from ..evaluation import Score, TextResult, UnigramModel, evaluate_texts
 from ..hub import DataRecord, Result, license_of, read_data_card
-from ..models.losses import IGNORE
 from ..objectives import OBJECTIVES, Objective, objectives_of
-from ..objectives.objective import TokenObjective
 from ..objectives.texts import iter_encoded
 from ..tokenization import train_tokenizer
+from ..tokenization.training import Family
 from .data import check_columns, load_measured, load_splits
 from .honouring import check_honoured
-from .recipes import RECIPES, width_fields
+from .new_models import NEW_MODELS, new_config, width_fields
 from .resuming import check_resumed
 from .runs import (
     Run,
@@ -42,8 +41,8 @@ logger = logging.get_logger(__name__)
 
 # The fields of the config that the tokenizer decides, whatever is learnt.
 _OF_TOKENIZER = {"vocab_size"}.union(*(kind.token_ids for kind in OBJECTIVES.values()))
-# Rows of which a unigram model counts the labels.
-_MOST_COUNTED = 10_000
+# Characters of the held-out data from which prompts are taken.
+_READ_FOR_PROMPTS = 10_000
 # Objectives that measure plain text, whatever the domain.
 _OF_TEXT = [name for name, kind in OBJECTIVES.items() if kind.text_task is not None]
 _LIMIT = (
@@ -55,9 +54,7 @@ _LIMIT = (
 class PretrainingArguments(RunArguments):
     """What is trained on what. The options of training itself are those of the Trainer."""
 
-    family: Literal["decoder", "encoder", "encoder-decoder"] = field(
-        default="decoder", metadata={"help": "The kind of model."}
-    )
+    family: Family = field(default="decoder", metadata={"help": "The kind of model."})
     objective: str | None = field(
         default=None,
         metadata={
@@ -78,6 +75,21 @@ class PretrainingArguments(RunArguments):
     hidden_size: int = field(default=256, metadata={"help": "Features of a position."})
     num_hidden_layers: int = field(default=4, metadata={"help": "Layers of the model, or of each of its stacks."})
     num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
+    sliding_window: int | None = field(
+        default=None, metadata={"help": "Tokens in the window of layers with one. Default: a quarter of the context."}
+    )
+    samples: bool = field(
+        default=False,
+        metadata={
+            "help": "At the end, load the model in a new process without hf_tx, and print what it writes for each "
+            "--prompt, or for beginnings of held-out text."
+        },
+    )
+    prompt: list[str] = field(
+        default_factory=list,
+        metadata={"action": "extend", "help": "Of --samples: what to continue or to fill in."},
+    )
+    max_new_tokens: int = field(default=60, metadata={"help": "Of --samples: the most tokens to write."})
     other_text: list[str] = field(
         default_factory=list,
         metadata={
@@ -102,10 +114,7 @@ class PretrainingArguments(RunArguments):
     )
     config_changes: str = field(
         default="{}",
-        metadata={
-            "help": "Other fields of the config, such as '{\"sliding_window\": 64}'. Default of a window: a quarter "
-            "of the context."
-        },
+        metadata={"help": "Other fields of the config, such as '{\"hidden_dropout\": 0.1}'."},
     )
 
     def __post_init__(self) -> None:
@@ -121,14 +130,17 @@ class PretrainingArguments(RunArguments):
             raise ValueError(
                 f"--objective {self.objective}: is not for --family {self.family}, which learns {', '.join(fits)}."
             )
-        if self.family != "encoder-decoder" and (self.encoder_mixers or self.decoder_mixers):
-            raise ValueError(
-                f"--encoder-mixers, --decoder-mixers: --family {self.family} has one stack; use --mixers."
-            )
+        for name in {name for new in NEW_MODELS.values() for name in new.mixer_fields}:
+            if getattr(self, name) and name not in NEW_MODELS[self.family].mixer_fields:
+                raise ValueError(f"{flag(name)}: --family {self.family} has no such stack; use --mixers.")
         if self.other_text and self.objective not in _OF_TEXT:
             raise ValueError(
                 f"--other-text: is measured of {', '.join(_OF_TEXT)} alone, not of {self.objective}; leave it out."
             )
+        if self.prompt and not self.samples:
+            raise ValueError("--prompt: is an option of --samples; give it too.")
+        if self.max_new_tokens < 1:
+            raise ValueError(f"--max-new-tokens {self.max_new_tokens}: must be at least 1.")
         check_streaming(self)
         self.output = self.output or f"runs/{self.family}-{self.objective}"
 
@@ -184,7 +196,7 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     tokenizer = _tokenizer(arguments, options, train, columns, kind)
     set_seed(options.seed)
     objective = make_objective(kind, tokenizer, arguments.context_length, options.seed, objective_options)
-    config = RECIPES[arguments.family].config(**objective.token_fields(), **config_fields)
+    config = new_config(arguments.family, **objective.token_fields(), **config_fields)
     model = kind.auto_class.from_config(config, attn_implementation=arguments.attn_implementation)
     with options.main_process_first(desc="the rows"):
         if arguments.streaming:
@@ -205,9 +217,16 @@ def _prepare(arguments: PretrainingArguments, options: TrainingArguments) -> "Pr
     if options.resume_from_checkpoint is not None:
         check_resumed(trainer, options.resume_from_checkpoint, model.config)
     trainer.check_first_batch()
+    prompts = arguments.prompt
+    if arguments.samples and not prompts:
+        prompts = objective.prompts(iter_pieces(held_out, columns[:1], _READ_FOR_PROMPTS))
+    if arguments.samples and not prompts:
+        logger.warning(f"--samples: {kind.name} and the held-out data give no prompts; name yours by --prompt.")
+    for prompt in prompts:
+        objective.check_prompt(prompt)
     arguments.prepare_push(options, model)
     texts = (train, held_out, columns[0]) if kind.text_task is not None else None
-    return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts)
+    return Pretraining(arguments, trainer, tokenizer, found_by, objective, texts, other_texts, prompts)
 
 
 class Pretraining(Run):
@@ -224,9 +243,10 @@ class Pretraining(Run):
         objective: Objective,
         texts: tuple[Any, Any, str] | None,
         other_texts: Mapping[str, Any],
+        prompts: Sequence[str],
     ) -> None:
         super().__init__(arguments, trainer, tokenizer, found_by)
-        self.objective, self.texts, self.other_texts = objective, texts, other_texts
+        self.objective, self.texts, self.other_texts, self.prompts = objective, texts, other_texts, prompts
 
     @property
     def pipeline_tag(self) -> str:
@@ -268,7 +288,7 @@ class Pretraining(Run):
         """What a card says of the model."""
         config = self.model.config
         stacks = (
-            dict(zip(("encoder", "decoder"), config.stacks, strict=True))
+            dict(zip(NEW_MODELS[self.arguments.family].stacks, config.stacks, strict=True))
             if config.is_encoder_decoder
             else {"": config}
         )
@@ -283,12 +303,20 @@ class Pretraining(Run):
                 facts[f"{name} window".strip()] = stack.sliding_window
         return facts | {"vocabulary": len(self.tokenizer), "context": self.arguments.context_length}
 
+    def loss_of_rows(self, count: int) -> tuple[dict[str, torch.Tensor], float]:
+        """Return a batch of the first held-out rows, and the loss of the model on it; the model is on the CPU then."""
+        rows: Any = self.trainer.eval_dataset
+        batch = self.objective([row for row, _ in zip(rows, range(count), strict=False)])
+        module = self.objective.trainable(self.model.to("cpu")).eval()
+        with torch.no_grad():
+            return batch, module(**batch).loss.item()
+
     def training_facts(self) -> dict[str, Any]:
         """What a card says of the training, beside what all do."""
         return {"objective": self.arguments.objective, "tokens of a row": self.arguments.context_length}
 
     def measure(self) -> list[Result]:
-        """Measure the held-out data beside a unigram model: the loss of the objective and, where it scores plain text,
+        """Measure the held-out data beside a baseline: the loss of the objective and, where it scores plain text,
         bits per byte and perplexity."""
         arguments = self.arguments
         loss = measures_of(self.trainer)["loss"]
@@ -299,7 +327,8 @@ class Pretraining(Run):
             seed=self.objective.seed,
         )
         if self.texts is None:
-            return [self.result("loss", loss, command, *self._unigram_loss())]
+            rows: Any = self.trainer.train_dataset, self.trainer.eval_dataset
+            return [self.result("loss", loss, command, *self.objective.baseline(*rows) or ())]
         found = [self.result("loss", loss, command)]
         train, held_out, column = self.texts
         unigram, name = self._unigram(train, column)
@@ -311,21 +340,6 @@ class Pretraining(Run):
         ):
             found.append(self.result(metric, value, command, beside, name))
         return found + [self._measure_other(path, rows, unigram, name) for path, rows in self.other_texts.items()]
-
-    def _unigram_loss(self) -> tuple[()] | tuple[float, str]:
-        """Return the loss of a unigram model of the labels of training rows, or nothing if labels are no tokens."""
-        if not isinstance(self.objective, TokenObjective):
-            return ()
-        labels = self._labels(self.trainer.train_dataset)
-        unigram = UnigramModel(islice(labels, _MOST_COUNTED), len(self.tokenizer))
-        more = next(labels, None) is not None
-        scores = map(unigram.score, self._labels(self.trainer.eval_dataset))
-        return Score.total(scores).loss, f"unigram model of {_MOST_COUNTED:,} rows" if more else "unigram model"
-
-    def _labels(self, rows: Any) -> Iterator[list[int]]:
-        """Return what is to be predicted in each row, as the first epoch draws it."""
-        for row in rows:
-            yield [label for label in self.objective.fix(row)["labels"] if label != IGNORE]
 
     def _unigram(self, train: Any, column: str) -> tuple[UnigramModel, str]:
         """Return a unigram model of the training text, or of the beginning of a stream, and its name."""
@@ -364,8 +378,8 @@ class Pretraining(Run):
 
 
 def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
-    names = ["mixers", "hidden_size", "num_hidden_layers", "num_attention_heads"]
-    names += ["encoder_mixers", "decoder_mixers"] if arguments.family == "encoder-decoder" else []
+    names = ["mixers", "sliding_window", "hidden_size", "num_hidden_layers", "num_attention_heads"]
+    names += NEW_MODELS[arguments.family].mixer_fields
     fields = {name: getattr(arguments, name) for name in names}
     fields["max_position_embeddings"] = arguments.context_length
     fields |= width_fields(arguments.hidden_size)
@@ -377,7 +391,7 @@ def _fields(arguments: PretrainingArguments) -> dict[str, Any]:
         )
     fields |= changes
     kind = OBJECTIVES[str(arguments.objective)]
-    config = RECIPES[arguments.family].config(vocab_size=arguments.vocab_size, **fields)
+    config = new_config(arguments.family, vocab_size=arguments.vocab_size, **fields)
     try_model(kind.auto_class, config, attn_implementation=arguments.attn_implementation)
     return fields
 

@@ -32,8 +32,8 @@ _MAY_CHANGE = {
     "push_to_hub", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push", "hub_revision",
     "per_device_eval_batch_size", "prediction_loss_only", "eval_do_concat_batches", "eval_use_gather_object",
     "eval_accumulation_steps", "include_for_metrics", "batch_eval_metrics",
-    "output", "resume", "title", "data_name", "data_license", "data_source", "license", "other_text", "baseline",
-    "trust_remote_code",
+    "output", "resume", "title", "data_name", "data_license", "data_source", "license", "other_text", "samples",
+    "prompt", "max_new_tokens", "trust_remote_code",
     # Names of what is compared by what it holds: the rows, the config, and the weights that are not in a checkpoint.
     "text", "dataset", "eval_text", "eval_dataset", "tokenizer", "model",
 }  # fmt: skip

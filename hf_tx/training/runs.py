@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What the trainings of the commands have in common: where they save, how they end, and what they leave behind."""
 
+import importlib.util
 import math
 import shlex
 import shutil
@@ -16,10 +17,11 @@ import torch
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import HubStrategy, SchedulerType, get_last_checkpoint
+from transformers.utils import logging
 
-from ..analysis.plots import import_pyplot, plot_losses
+from ..analysis.plots import plot_losses
 from ..common.checkpoint_files import check_files
-from ..common.options import did_you_mean, flag
+from ..common.options import check_names, flag
 from ..evaluation.directions import greater_is_better
 from ..hub import DataRecord, Result, RunRecord, license_of, open_repository, push_folder, read_data_card, write_card
 from ..objectives import Objective
@@ -27,6 +29,9 @@ from .data import DataArguments
 from .interruption import StopOnInterrupt
 from .trainer import UNFINISHED, NonFiniteLoss, TxTrainer
 
+logger = logging.get_logger(__name__)
+
+_PLOT = "loss.png"
 #: What the Trainer adds to measures.
 _TIMES = ("runtime", "_per_second", "_preparation_time")
 #: What it adds of the training.
@@ -92,11 +97,6 @@ class RunOptions(TrainingArguments):
             # The library goes by whether the name ends in `loss`.
             known = greater_is_better(self.metric_for_best_model, given)
             self.greater_is_better = self.greater_is_better if known is None else known
-        if self.use_cpu and self.deepspeed:
-            from deepspeed import init_distributed
-
-            # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
-            init_distributed("gloo", auto_mpi_discovery=False)
 
     @contextmanager
     def main_process_first(self, local: bool | None = None, desc: str = "work") -> Iterator[None]:
@@ -141,9 +141,14 @@ class RunArguments(DataArguments):
             FileNotFoundError: it is to go on, and there is no checkpoint.
             OSError: the folder cannot be made.
             ValueError: the Trainer has been given another folder.
-            ImportError: what draws the plot is not installed.
         """
-        import_pyplot()
+        if not _can_plot():
+            logger.warning('the losses are not plotted without matplotlib, pip install "hf_tx[plots]" brings it.')
+        if options.use_cpu and options.deepspeed:
+            from deepspeed import init_distributed
+
+            # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
+            init_distributed("gloo", auto_mpi_discovery=False)
         if options.output_dir not in ("trainer_output", self.output):  # the first is what the library calls it
             raise ValueError(f"--output_dir {options.output_dir}: give it as --output.")
         options.output_dir = self.output
@@ -232,11 +237,7 @@ def make_objective(
         ValueError: it has no such option, or refuses.
     """
     known = [each.name for each in fields(kind) if each.name not in ("tokenizer", "max_length", "seed")]
-    for name in options:
-        if name not in known:
-            listed = f"has {', '.join(known)}" if known else "has none"
-            close = did_you_mean(name, known)
-            raise ValueError(f"--objective-options: {kind.name} has no option {name!r}{close}; it {listed}.")
+    check_names("--objective-options", kind.name, options, known)
     return kind(tokenizer, max_length, seed=seed, **options)
 
 
@@ -411,7 +412,8 @@ class Run(ABC):
         trainer.save_model(self.arguments.output)
         record = self._record(command, seconds, results)
         if trainer.args.should_save:
-            plot_losses(trainer.state.log_history, folder / "loss.png")
+            if record.plots:
+                plot_losses(trainer.state.log_history, folder / _PLOT)
             write_card(folder, record)
             shutil.rmtree(self.arguments.scratch, ignore_errors=True)
             if self.arguments.repository is not None and not stop.interrupted:
@@ -445,7 +447,7 @@ class Run(ABC):
         return RunRecord(
             title=arguments.title or Path(arguments.output).resolve().name,
             summary=self.summary,
-            task=self.pipeline_tag,
+            pipeline_tag=self.pipeline_tag,
             command=command,
             model=self.model_facts(),
             data=self.data,
@@ -457,7 +459,7 @@ class Run(ABC):
             language=self.data_card.get("language", []),
             base_model=self.base_model,
             license=arguments.license,
-            plots={"loss.png": "the losses by step"},
+            plots={_PLOT: "the losses by step"} if _can_plot() else {},
         )
 
     def _tokens_seen(self) -> dict[str, int]:
@@ -475,6 +477,10 @@ class Run(ABC):
         steps = f"{self.trainer.state.global_step} steps{seen} in {record.seconds:.0f} s"
         lines.append(f"\n{steps}; saved to {self.arguments.output}")
         return "\n".join(lines)
+
+
+def _can_plot() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def measures_of(trainer: Any) -> dict[str, Any]:

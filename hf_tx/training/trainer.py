@@ -60,6 +60,7 @@ class _Safe(Trainer):
     def __init__(self, model: Any = None, *arguments: Any, **keywords: Any) -> None:
         model = without_wrappers(model)
         self._caches = getattr(getattr(model, "config", None), "use_cache", None)
+        self._auxiliary: dict[str, list[torch.Tensor]] = {}
         try:
             super().__init__(model, *arguments, **keywords)
         except RuntimeError as error:
@@ -151,9 +152,11 @@ class _Safe(Trainer):
             return
         super()._run_epoch(*arguments, **keywords)
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *arguments: Any, **keywords: Any) -> Any:
-        """Compute the loss as the library does. Where it smooths labels, it keeps them from the model, which makes the
-        inputs of a decoder of them; so these are made before.
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, *arguments: Any, **keywords: Any
+    ) -> Any:
+        """Compute the loss as transformers does, and keep auxiliary losses for the log. Where transformers smooths
+        labels, it keeps them from the model, which makes the inputs of a decoder of them; so these are made before.
 
         Raises:
             ValueError: labels are to be smoothed that are no classes.
@@ -168,7 +171,20 @@ class _Safe(Trainer):
         shifted = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
         if self.label_smoother is not None and shifted is not None and "labels" in inputs:
             inputs = {"decoder_input_ids": shifted(inputs["labels"]), **inputs}
-        return super().compute_loss(model, inputs, *arguments, **keywords)
+        loss, outputs = super().compute_loss(model, inputs, True, *arguments, **keywords)
+        terms = outputs.get("aux_losses") if isinstance(outputs, dict) and model.training else None
+        for name, value in (terms or {}).items():
+            self._auxiliary.setdefault(name, []).append(value.detach())
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], *arguments: Any, **keywords: Any) -> None:
+        """Log as transformers does, and beside the loss of the steps since the last log the means of their auxiliary
+        losses, as `aux_loss_` and their name."""
+        if "loss" in logs:
+            for name, values in self._auxiliary.items():
+                logs[f"aux_loss_{name}"] = self.accelerator.gather(torch.stack(values).mean()).mean().item()
+            self._auxiliary = {}
+        super().log(logs, *arguments, **keywords)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Take the library's step.
@@ -222,6 +238,7 @@ class _Safe(Trainer):
             resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir)) or True
         if isinstance(resume_from_checkpoint, str):
             check_resumed(self, resume_from_checkpoint)
+        self._auxiliary = {}  # of batches that were tried before
         return super().train(resume_from_checkpoint, *arguments, **keywords)
 
     def _init_training_state(

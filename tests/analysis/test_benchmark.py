@@ -172,4 +172,5 @@ def test_loads_alternate_in_processes_of_their_own(monkeypatch):
 def test_a_folder_that_is_none(tmp_path, capsys):
     assert main("load", tmp_path / "nothing") == 2
     error = capsys.readouterr().err
-    assert error == f"hf-tx benchmark: error: {tmp_path / 'nothing'}: holds no checkpoint: there is no config.json.\n"
+    says = f"{tmp_path / 'nothing'} is not the folder of a checkpoint: it has no config.json."
+    assert error == f"hf-tx benchmark: error: {says}\n"

@@ -222,7 +222,7 @@ def test_nothing_overtakes_without_attention():
     costs = estimate(hf_tx.TxDecoderConfig(**size), context=32)
     assert costs.attention_flops == 0
     assert costs.attention_overtakes is None
-    assert "overtakes the rest  never" in str(costs)
+    assert "attention > rest  never" in str(costs)
 
 
 def test_a_loop_over_positions_is_extrapolated(monkeypatch):
@@ -232,7 +232,7 @@ def test_a_loop_over_positions_is_extrapolated(monkeypatch):
     monkeypatch.setattr(cost, "_MOST_OPERATIONS", 100)
     short = estimate(config, context=48, batch=2)
     assert short.measured_context == 16
-    assert str(short).endswith("It loops over positions: extrapolated from 16 tokens.")
+    assert str(short).endswith("Operations are extrapolated from 16 tokens, because the model loops over positions.")
     for name in ("forward_flops", "backward_flops", "attention_flops", "cache_bytes"):
         assert_within(getattr(short, name), getattr(exact, name), 0.001)
 
@@ -307,9 +307,9 @@ def test_dtypes(dtype):
         ({"context": 1.5}, "context = 1.5"),
         ({"dtype": "bf17"}, "dtype = 'bf17'"),
         ({"dtype": "int8"}, "dtype = 'int8'"),
-        ({"context": 65}, "context = 65 is longer than the table of 64 positions"),
+        ({"context": 65}, "context = 65: .* has only 64 positions"),
         ({"attn_implementation": "nope"}, "nope"),
-        ({"attn_implementation": "flex_attention"}, "'flex_attention' cannot be counted: .*; count 'tiled'"),
+        ({"attn_implementation": "flex_attention"}, "'flex_attention' cannot be counted, because .*: use 'tiled'"),
     ],
 )
 def test_refusals(wrong, message):
@@ -318,11 +318,36 @@ def test_refusals(wrong, message):
 
 
 def test_what_is_not_understood():
-    with pytest.raises(ValueError, match="dict is neither a config nor a model"):
+    with pytest.raises(ValueError, match="config_or_model is a dict: it must be a config or a model"):
         estimate({"hidden_size": 8}, context=16)
-    with pytest.raises(ValueError, match="ViT.* reads 'pixel_values'"):
+    with pytest.raises(ValueError, match="ViT.* takes 'pixel_values'"):
         estimate(transformers.ViTConfig(), context=16)
-    with pytest.raises(ValueError, match="WhisperModel reads 'input_features'"):
+    with pytest.raises(ValueError, match="WhisperModel takes 'input_features'"):
         estimate(transformers.WhisperConfig(), context=16)
-    with pytest.raises(ValueError, match="Florence2Model encodes image too; only encoder-decoders of text"):
+    with pytest.raises(ValueError, match="Florence2Model also encodes image; only encoder-decoders for text"):
         estimate(transformers.Florence2Config(), context=16)
+
+
+@torch.library.custom_op("hf_tx_tests::scaled", mutates_args=())
+def _scaled(hidden_states: torch.Tensor) -> torch.Tensor:
+    return hidden_states * 2
+
+
+@_scaled.register_fake
+def _(hidden_states: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(hidden_states)
+
+
+_scaled.register_autograd(lambda ctx, gradient: gradient * 2)
+
+
+def test_operators_of_others_need_a_formula(monkeypatch):
+    monkeypatch.setattr(transformers.models.gpt2.modeling_gpt2.GPT2MLP, "forward", lambda self, x: _scaled(x))
+    config = build("gpt2").config
+    with pytest.raises(ValueError, match="operator hf_tx_tests.scaled.default has no formula; register one, 0 where"):
+        estimate(config, context=8)
+    formulas = torch.utils.flop_counter.flop_registry
+    monkeypatch.setitem(formulas, torch.ops.hf_tx_tests.scaled, lambda *args, **kwargs: 1000)
+    counted = estimate(config, context=8).forward_flops
+    monkeypatch.setitem(formulas, torch.ops.hf_tx_tests.scaled, lambda *args, **kwargs: 0)
+    assert counted == estimate(config, context=8).forward_flops + 3 * 1000

@@ -132,7 +132,7 @@ def test_encoder_decoder_and_library_models():
         ({"position": 12}, "position = 12"),
         ({"position": -13}, "position = -13"),
         ({"probes": 0}, "probes = 0"),
-        ({"target": torch.tensor([1])}, r"target has shape \(1,\)"),
+        ({"target": torch.tensor([1])}, r"target has the shape \(1,\)"),
     ],
 )
 def test_refusals(wrong, message):
@@ -143,8 +143,8 @@ def test_refusals(wrong, message):
 def test_models_that_do_not_fit():
     model = LinearRecurrence(1.0)
     model.forward = lambda input_ids: input_ids
-    with pytest.raises(ValueError, match="takes no inputs_embeds"):
+    with pytest.raises(ValueError, match="forward must accept inputs_embeds"):
         gradient_by_distance(model, TEXT)
     model.forward = lambda inputs_embeds: inputs_embeds[:, -1]
-    with pytest.raises(ValueError, match="an output for every token"):
+    with pytest.raises(ValueError, match="one output per token"):
         gradient_by_distance(model, TEXT)

@@ -100,5 +100,5 @@ def test_a_number_of_parameters_that_no_width_gives(changes, least):
     config = hf_tx.TxDecoderConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, **changes
     )
-    with pytest.raises(ValueError, match=f"lstm: no intermediate_size gives 1,000 parameters.*{least}"):
+    with pytest.raises(ValueError, match=f"lstm: no intermediate_size results in 1,000 parameters.*{least}"):
         match_parameters(type(config).from_dict(config.to_dict(), mixers="lstm"), 1000)

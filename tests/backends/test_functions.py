@@ -47,7 +47,7 @@ def random_blocks(is_causal):
     return and_masks(base, pattern.rule), said
 
 
-#: Name: (rule, what the library says of it).
+#: Name: (rule, what transformers says of it).
 RULES = {
     "causal": (causal_mask_function, {}),
     "bidirectional": (bidirectional_mask_function, dict(allow_is_bidirectional_skip=True)),

@@ -8,6 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import StaticCache
 
+from hf_tx.backends.mask_rule import MaskRule
 from hf_tx.models import backend_rules
 from hf_tx.models.backend_rules import BACKENDS, refusal
 from hf_tx.models.mixers import MIXERS
@@ -157,7 +158,10 @@ def test_generation(mixer, how, backend):
 # --------------------------------------------------------------------------------------------------------- the rules
 @pytest.mark.parametrize("family", FAMILIES)
 def test_banded_refuses_a_stack_without_a_band(family):
-    with pytest.raises(ValueError, match="it computes bands, and no layer has one; use one of 'eager', 'sdpa'"):
+    with pytest.raises(
+        ValueError,
+        match=r"a band \(windows, chunks\), and no layer has one; use one of 'eager', 'sdpa'",
+    ):
         build(family, "banded")
     model = build(family)
     with pytest.raises(ValueError, match="no layer has one"):
@@ -260,5 +264,37 @@ def test_a_registered_backend_may_refuse_by_a_function(acme):
 
 
 def test_a_feature_that_does_not_exist_is_refused(acme):
-    with pytest.raises(ValueError, match="computes \\['softcaps'\\]; the features are softcap"):
+    with pytest.raises(
+        ValueError, match="computes has the unknown features \\['softcaps'\\]; the features are softcap"
+    ):
         backend_rules.register_backend("acme_soft", *acme, computes=["softcaps"])
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+@pytest.mark.parametrize("mixer", [name for name in MIXERS_OF_ATTENTION if "," not in name])
+def test_a_rule_that_broadcasts_says_of_all_pairs_what_it_says_of_each(family, mixer, monkeypatch):
+    """`tiled` evaluates it so; the library, under `torch.vmap`, for one pair at a time."""
+    visible, compared = MaskRule.visible, []
+
+    def both(rule, query, key):
+        found = visible(rule, query, key)
+        if rule._arguments["config"].broadcasts:
+            rule._use_vmap = True
+            assert torch.equal(found.expand(3, *found.shape[1:]), visible(rule, query, key))
+            rule._use_vmap = False
+            compared.append(found)
+        return found
+
+    monkeypatch.setattr(MaskRule, "visible", both)
+    model = build(family, "tiled", **settings_of(mixer))
+    inner, packed = torch.ones(3, 19, dtype=torch.long), torch.arange(19).remainder(7).expand(3, -1)
+    inner[1, 5:9] = 0
+    for inputs in (
+        dict(attention_mask=padded(ROWS, "left")[1]),
+        dict(attention_mask=inner),
+        dict(position_ids=packed),
+        dict(position_ids=packed, attention_mask=padded(ROWS, "right")[1]),
+    ):
+        compared.clear()
+        model(tokens(3, 19), **inputs)
+        assert compared

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The backends inside the library's own models, against the library's eager attention."""
+"""The backends inside transformers' own models, against transformers' eager attention."""
 
 import logging
 

@@ -67,10 +67,9 @@ def test_files_of_text_and_of_rows_are_told_by_their_endings(train: str, held_ou
 
 
 def test_lists_and_single_values_have_other_names_too() -> None:
-    line = "--model_name_or_path a b --dataset_name d --max_seq_length 8 --num_beams 2 --val_max_target_length 7"
+    line = "--model_name_or_path a b --dataset_name d --max_seq_length 8 --num_beams 2"
     arguments = parse_options(EvaluationArguments, [*line.split(), "--task", "seq2seq"])
     assert (arguments.model, arguments.max_length, arguments.generation_num_beams) == (["a", "b"], 8, 2)
-    assert arguments.max_target_length == 7
     arguments = parse_options(train_tokenizer.Arguments, ["--train_file", "a.csv", "--output_dir", "o"])
     assert (arguments.dataset, arguments.text, arguments.output) == ("a.csv", [], "o")
     arguments, settings = parse_options(
@@ -85,18 +84,30 @@ def test_lists_and_single_values_have_other_names_too() -> None:
         (
             "pretrain",
             "--model_name_or_path gpt2",
-            "unknown argument --model_name_or_path: the command begins with new",
+            "unknown option --model_name_or_path: this command trains a new model; use `hf-tx finetune`",
         ),
-        ("pretrain", "--validation_split_percentage=5", "unknown argument --validation_split_percentage: --held-out"),
-        ("pretrain", "--mlm-probability 0.3", "unknown argument --mlm-probability: give --objective-options"),
-        ("pretrain", "--block_sise 3", "unknown argument --block_sise: did you mean --block_size?"),
-        ("pretrain", "--overwrite_output_dir", "--overwrite_output_dir: remove the folder, or choose another"),
-        ("finetune", "--task_name mrpc", "unknown argument --task_name: --task names the kind of task"),
-        ("finetune", "--test_file a.csv", "unknown argument --test_file: `hf-tx evaluate` measures other data"),
-        ("distill", "--validation_file a.txt", "unknown argument --validation_file: give what is to be measured as "),
-        ("evaluate", "--output_dir a", "unknown argument --output_dir: did you mean --output"),
-        ("evaluate", "model", "model: is no option; a file of options (.yaml, .yml, .json) must be all that is given"),
-        ("distill", "--steps 2", "the following arguments are required: --model, --output, --text"),
+        (
+            "pretrain",
+            "--validation_split_percentage=5",
+            "unknown option --validation_split_percentage: use --held-out",
+        ),
+        ("pretrain", "--mlm-probability 0.3", "unknown option --mlm-probability: use --objective-options"),
+        ("pretrain", "--block_sise 3", "unknown option --block_sise: did you mean --block_size?"),
+        ("pretrain", "--overwrite_output_dir", "--overwrite_output_dir: remove the output folder, or choose another"),
+        ("finetune", "--task_name mrpc", "unknown option --task_name: use --task for the kind of task"),
+        ("finetune", "--test_file a.csv", "unknown option --test_file: evaluate on other data with `hf-tx evaluate`"),
+        (
+            "distill",
+            "--validation_file a.txt",
+            "unknown option --validation_file: pass the data as --text or --dataset of ",
+        ),
+        ("evaluate", "--output_dir a", "unknown option --output_dir: did you mean --output"),
+        (
+            "evaluate",
+            "model",
+            "model is not an option. Options begin with --; a file with options (.yaml, .yml, .json) must be the only",
+        ),
+        ("distill", "--steps 2", "the following arguments are required: --model, --output"),
         ("distill", "--steps many", "argument --steps: invalid int value: 'many'"),
     ],
 )
@@ -129,7 +140,7 @@ def test_a_file_has_the_same_names(here: Path) -> None:
 @pytest.mark.parametrize("twice", ["model: m\nmodel_name_or_path: n\n", "max_length: 2\nmax-seq-length: 2\n"])
 def test_two_names_of_one_option_are_one_too_many(here: Path, twice: str) -> None:
     Path("options.yml").write_text(twice, "utf-8")
-    with pytest.raises(ValueError, match=r"'options.yml' cannot be read: (model|max_length) is there twice"):
+    with pytest.raises(ValueError, match=r"'options.yml' cannot be read: (model|max_length) occurs twice"):
         parse_options(FINETUNE, ["options.yml"])
 
 
@@ -149,7 +160,7 @@ def test_help_is_grouped_and_names_every_option_once(command: str, capsys: pytes
         f"usage: hf-tx {command} [--OPTION VALUE ...] | FILE\n\nWhat it does.\n\nhf-tx example --text a\n"
     )
     titles = re.findall(r"^([\w ]+):$", shown, flags=re.MULTILINE)
-    trainer = ["further options of the Trainer of transformers"] if command in ("pretrain", "finetune") else []
+    trainer = ["other options of the Trainer of transformers"] if command in ("pretrain", "finetune") else []
     assert titles == ["options", *[title for title in GROUPS if title in titles], *trainer]
     assert {"model", "data", "output and Hub"} <= set(titles)
     listed = re.findall(r"^  --([\w-]+)", shown, flags=re.MULTILINE)

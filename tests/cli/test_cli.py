@@ -68,7 +68,7 @@ def test_misspelt_arguments(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (None, [], "there is no file or folder"),
+        (None, [], "there is no such file or folder"),
         ("{", [], "valid JSON"),
         ("{}", [], "model_type"),
         ('{"model_type": "nope"}', [], "nope"),
@@ -93,13 +93,16 @@ def test_bad_input_is_one_message(content, options, message, tmp_path, capsys):
 def test_messages_call_a_command_by_its_name(capsys, monkeypatch):
     for name, shown in ((None, "hf-tx pretrain"), ("pretrain.py", "pretrain.py")):
         assert cli.main(["pretrain", "--txt", "a"], name) == 2
-        assert capsys.readouterr().err == f"{shown}: error: unknown argument --txt: did you mean --text?\n"
+        assert capsys.readouterr().err == f"{shown}: error: unknown option --txt: did you mean --text?\n"
     monkeypatch.setattr("hf_tx.cli.pretrain.parse_options", interrupt)
     assert cli.main(["pretrain"]) == 130
     assert capsys.readouterr().err == "hf-tx pretrain: interrupted\n"
     monkeypatch.setattr("hf_tx.cli.compare.parse_options", interrupt)
     assert cli.main(["compare"]) == 130
-    assert capsys.readouterr().err == "hf-tx compare: interrupted; go on with --resume\n"
+    assert (
+        capsys.readouterr().err
+        == "hf-tx compare: interrupted; run the command again with --resume to pick up where it left off\n"
+    )
 
 
 def interrupt(*_):
@@ -131,4 +134,4 @@ def test_in_a_process_of_its_own(folder, tmp_path):
     """The command line loads little more than the package itself."""
     bad = child(["-c", PROCESS, "estimate", str(folder), "--context", "0"], tmp_path)
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "hf-tx estimate: error: context = 0 must be an integer above 0.\n"
+    assert bad.stderr == "hf-tx estimate: error: context = 0: must be an integer of at least 1.\n"

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's ONNX exporter: programs for any batch and length, run by onnxruntime."""
+"""transformers' ONNX exporter: programs for any batch and length, run by onnxruntime."""
 
 from pathlib import Path
 from typing import Any
@@ -81,9 +81,9 @@ def test_programs_that_write_a_text() -> None:
 @pytest.mark.parametrize(
     ("mixers", "message"),
     [
-        ("lstm", "LstmMixer runs a kernel that torch.compile cannot trace"),
-        ("full,retention", "loop over chunks of a linear mixer is exported for one length only"),
-        ("gated_delta", "loop over chunks of a linear mixer is exported for one length only"),
+        ("lstm", "LstmMixer uses a kernel that torch.compile does not support"),
+        ("full,retention", "loop over chunks of a linear mixer can only be exported for one length"),
+        ("gated_delta", "loop over chunks of a linear mixer can only be exported for one length"),
     ],
 )
 def test_what_cannot_be_a_program_for_any_length_is_refused(mixers: str, message: str) -> None:

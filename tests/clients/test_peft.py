@@ -150,7 +150,7 @@ def generates_what_it_predicts(model: Any) -> None:
 @pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
 def test_a_prefix_needs_layers_that_keep_keys(family: str) -> None:
     model = peft.get_peft_model(build(family, head="lm", mixers="full,gru"), prompts("prefix", family))
-    with pytest.raises(ValueError, match="layer 1 keeps a state of constant size.* Prefix tuning needs"):
+    with pytest.raises(ValueError, match="layer 1 needs a state of constant size.* Prefix tuning needs"):
         logits_of(model)
 
 
@@ -170,7 +170,7 @@ def test_a_prefix_needs_a_cache() -> None:
     with pytest.raises(ValueError, match="does not support past key values"):
         model(**ask(model))
     model = peft.get_peft_model(build("decoder", head="lm"), prompts("prefix", "decoder"))
-    with pytest.raises(ValueError, match="position_ids has 8 positions, the input 1"):
+    with pytest.raises(ValueError, match="position_ids has 8 positions, but the input has 1"):
         model.generate(input_ids=tokens(1, 7), use_cache=False, max_new_tokens=2)
 
 

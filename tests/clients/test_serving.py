@@ -142,5 +142,5 @@ def test_what_is_absent_is_named(command: str, monkeypatch: pytest.MonkeyPatch, 
     assert main([command, "--port", "1", "model"]) == 2
     message = capsys.readouterr().err
     assert message == (
-        f'hf-tx {command}: error: no_such_library cannot be found; install them by `pip install "hf_tx[serving]"`\n'
+        f'hf-tx {command}: error: not installed: no_such_library. Install them with `pip install "hf_tx[serving]"`.\n'
     )

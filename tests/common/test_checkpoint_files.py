@@ -21,10 +21,14 @@ def test_a_folder_is_checked_for_what_a_load_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("adapter_model.safetensors", "", "adapter_model.safetensors: is broken, perhaps cut off: "),
+        ("adapter_model.safetensors", "", "adapter_model.safetensors: is broken or incomplete: "),
         ("adapter_model.bin", "", r"pickles \(adapter_model.bin\) can run code"),
         ("pytorch_model-00001-of-00002.bin", "", "pickles"),
-        ("adapter_config.json", "[]", "adapter_config.json: is broken, perhaps cut off: holds no names and values"),
+        (
+            "adapter_config.json",
+            "[]",
+            "adapter_config.json: is broken or incomplete: it must be an object with names and values",
+        ),
         ("modules.json", "[", "modules.json: is broken"),
         ("model.safetensors.index.json", json.dumps({"weight_map": {"a": "part.safetensors"}}), "names part.safet"),
         ("model.safetensors.index.json", "{}", "names no files of weights"),

@@ -28,7 +28,7 @@ def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="the folder is empty"), loading("--model", tmp_path):
         pass
     (tmp_path / "notes.txt").write_text("a")
-    with pytest.raises(OSError, match="the folder holds no config.json"), loading("--model", tmp_path):
+    with pytest.raises(OSError, match="the folder has no config.json"), loading("--model", tmp_path):
         hf.AutoConfig.from_pretrained(tmp_path)
 
 
@@ -61,9 +61,21 @@ def _of_the_library(cause: Exception, said: str) -> OSError:
 @pytest.mark.parametrize(
     ("cause", "offline", "message"),
     [
-        (errors.LocalEntryNotFoundError("a"), False, "no such folder here, the Hub cannot be reached, and its cache"),
-        (errors.LocalEntryNotFoundError("a"), True, r"the Hub is not asked \(HF_HUB_OFFLINE is set\), and its cache"),
-        (errors.RepositoryNotFoundError("a", response=Mock()), False, "on the Hub none of this name that you"),
+        (
+            errors.LocalEntryNotFoundError("a"),
+            False,
+            "no such folder, the Hub cannot be reached, and the model is not in the local cache",
+        ),
+        (
+            errors.LocalEntryNotFoundError("a"),
+            True,
+            r"the Hub is not used \(HF_HUB_OFFLINE is set\), and the model is not",
+        ),
+        (
+            errors.RepositoryNotFoundError("a", response=Mock()),
+            False,
+            "no repository of this name on the Hub that you",
+        ),
         (errors.GatedRepoError("a", response=Mock()), False, "SAID BY THE LIBRARY"),
     ],
 )

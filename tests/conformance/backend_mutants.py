@@ -59,7 +59,7 @@ def instead_of_sdpa(attention: Callable[..., Any]) -> Iterator[list[Check]]:
 
 
 def eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **others: Any) -> Any:
-    """`eager`, without the weights, for any module of the library; some leave the scale out."""
+    """`eager`, without the weights, for any module of transformers; some leave the scale out."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     part = SimpleNamespace(training=module.training, num_key_value_groups=query.shape[1] // key.shape[1])
     return eager_attention_forward(part, query, key, value, mask, scaling, **others)[0], None
@@ -80,6 +80,15 @@ def without(name: str) -> Callable[..., Any]:
 
     def attention(*arguments: Any, **others: Any) -> Any:
         return eager(*arguments, **{**others, name: None})
+
+    return attention
+
+
+def in_inference(wrong: Callable[..., Any]) -> Callable[..., Any]:
+    """`eager` where gradients are recorded, and something else where they are not."""
+
+    def attention(*arguments: Any, **others: Any) -> Any:
+        return (eager if torch.is_grad_enabled() else wrong)(*arguments, **others)
 
     return attention
 
@@ -327,6 +336,20 @@ BACKEND_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[list[C
         louder(lambda module, query, key, others: isinstance(module, CrossAttention) and key.shape[2] > 2 * LATER)
     ),
     "cross_attention: gradient": lambda: mutant(other_gradient_of_crossed),
+    # Right where gradients are recorded.
+    "plain_attention: in inference": lambda: mutant(in_inference(louder(lambda module, query, *_: True))),
+    "shared_heads: in inference": lambda: mutant(in_inference(wrong_heads)),
+    "windows: in inference": lambda: mutant(
+        in_inference(
+            by_distance(hide(lambda distance: distance == 99), lambda module, others: others.get("sliding_window"))
+        )
+    ),
+    "softcap: in inference": lambda: mutant(in_inference(without("softcap"))),
+    "sinks: in inference": lambda: mutant(in_inference(without("s_aux"))),
+    "position_bias: in inference": lambda: mutant(in_inference(without("position_bias"))),
+    "packed_documents: in inference": lambda: mutant(
+        in_inference(by_distance(leak, lambda module, others: "position_ids" in others))
+    ),
     "dropout_is_independent: of rows": lambda: mutant(drops_alike(0)),
     "nothing_to_see: in float16": lambda: mutant(in_float16(nothing_is_nan)),
     "large_scores: in float16": lambda: mutant(in_float16(plain_softmax)),

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Models that are wrong on purpose, by the check that must catch them: variants of the library's Llama."""
+"""Models that are wrong on purpose, by the check that must catch them: variants of transformers' Llama."""
 
 import contextlib
 import copy

@@ -25,15 +25,23 @@ from hf_tx.models.mixers import CROSS_MIXERS, MIXERS
 from hf_tx.models.norms import NORMS
 from hf_tx.models.positions import POSITIONS
 
-#: What runs always of flex_attention, which is slow on CPU, and of `eager`, with which all others are compared.
+#: What runs always of flex_attention, which is slow on CPU, of `eager`, with which all others are compared, and of
+#: `sdpa`, whose masks are ours and nothing else.
 ALWAYS = {
     "flex_attention": ("registered_with_mask", "masked_padding", "softcap", "packed_documents"),
+    "sdpa": (
+        *("registered_with_mask", "plain_attention", "masked_padding", "windows", "position_bias"),
+        *("packed_documents", "fixed_cache", "given_masks", "nothing_to_see"),
+    ),
     "eager": ("registered_with_mask", "dropout_in_training", "nothing_to_see", "large_scores", "given_masks"),
 }
 
 
 #: Costly checks of what mixers of one kind share: they run always for one mixer of each kind.
-COSTLY = ("low_precision", "large_norms")
+COSTLY = (
+    *("low_precision", "large_norms", "padding_right", "packing", "chunked_prefill", "static_cache", "generation"),
+    *("recorded_outputs", "buffers_after_reload"),
+)
 ONE_OF_EACH_KIND = ("full", "gated_delta", "lstm")
 #: Two patterns of attention on all backends; tests/models compares the others between backends too.
 COMPARED = ("sliding", "global_local")
@@ -99,6 +107,6 @@ def test_one_mixer_of_each_kind_compiles_or_says_that_it_cannot(name: str) -> No
 
 def test_the_checks_are_all_there() -> None:
     assert {*COSTLY, "backends_agree"} <= set(MIXER_CHECKS)
-    assert set(ALWAYS["eager"]) | set(ALWAYS["flex_attention"]) <= {check.name for check in check_backend("eager")}
+    assert {name for names in ALWAYS.values() for name in names} <= {check.name for check in check_backend("eager")}
     assert {check.name for check in check_mixer("full")} == set(MIXER_CHECKS)
     assert {check.name for check in check_cross_mixer("full")} == set(CROSS_CHECKS)

@@ -17,7 +17,7 @@ CLIENTS = ("transformers", "peft", "trl", "accelerate", "lm_eval", "sentence_tra
 MODELS_OF_OTHERS = ("transformers/models/", "vllm/model_executor/models/", "vllm/transformers_utils/configs/")
 #: Kept though vLLM is not installed (0.32): it reads them so for the models of its backend for transformers.
 READ_BY_VLLM = {"logit_scale": "1.0", "num_attention_heads": "0", "hidden_size": "0", "vocab_size": "0"}
-#: Null in every config of the library: ids that a user has not set.
+#: Null in every config of transformers: ids that a user has not set.
 OF_THE_LIBRARY = {"pad_token_id", "bos_token_id", "eos_token_id", "architectures", "dtype"}
 
 READ = re.compile(r"""getattr\(\s*[\w.]*conf\w*(?:\([^)]*\))?\s*,\s*["'](\w+)["']\s*,\s*([^\s,)]+)""")

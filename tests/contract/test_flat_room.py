@@ -27,7 +27,7 @@ REASONS = {
     ("training", "analysis"): "a run plots its losses",
     ("training", "baselines"): "... beside what was there before",
     ("hub", "analysis"): "the report of a comparison has a plot",
-    ("training", "conversion"): "what is healed may be a model of the library",
+    ("training", "conversion"): "what is healed may be a model of transformers",
     ("analysis", "conversion"): "the time and memory of a load are measured",
 }
 
@@ -40,7 +40,7 @@ def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
 
 
 def copied_with(path: Path) -> set[str]:
-    """Names of the files that the library copies when a class of this file is saved."""
+    """Names of the files that transformers copies when a class of this file is saved."""
     return {Path(needed).name for needed in get_relative_import_files(path)} | {path.name}
 
 

@@ -286,6 +286,6 @@ def written_now(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def only(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what later versions have added, and the library's version."""
+    """Leave out what later versions have added, and transformers' version."""
     kept = {key: only(new[key], value) if isinstance(value, dict) else new[key] for key, value in old.items()}
     return kept | ({"transformers_version": old["transformers_version"]} if "transformers_version" in old else {})

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
 """What `import hf_tx` costs: its own modules, and no library beyond those that the Auto classes load anyway."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -60,3 +61,30 @@ def test_the_library_loads_no_models_of_its_own(report: dict[str, list[str]]) ->
     """The Trainer or another family would cost more than hf_tx itself."""
     foreign = [name for name in report["library"] if name.startswith(("transformers.models.", "transformers.trainer"))]
     assert not [name for name in foreign if not name.startswith("transformers.models.auto")], foreign
+
+
+#: What rooms may not import: those above them, so that each is of use without them.
+ABOVE = {
+    "models": ("common", "evaluation", "objectives", "tokenization", "training", "hub", "cli"),
+    "common": ("evaluation", "objectives", "tokenization", "training", "hub", "cli"),
+    "evaluation": ("objectives", "tokenization", "training", "hub", "cli"),
+    "objectives": ("tokenization", "training", "hub", "cli"),
+    "training": ("cli",),
+}
+
+
+@pytest.mark.parametrize("room", ABOVE)
+def test_imports_have_one_direction(room: str) -> None:
+    package = Path(hf_tx.__file__).parent
+    wrong = []
+    for file in sorted((package / room).rglob("*.py")):
+        dots = "." * (len(file.relative_to(package).parts))
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                name = f"{'.' * node.level}{node.module or ''}"
+                for above in ABOVE[room]:
+                    if name in (f"{dots}{above}", f"hf_tx.{above}") or name.startswith(
+                        (f"{dots}{above}.", f"hf_tx.{above}.")
+                    ):
+                        wrong.append(f"{file.relative_to(package)}: from {name} import ...")
+    assert not wrong

@@ -30,7 +30,7 @@ for load in (AutoConfig.from_pretrained, AutoModelForCausalLM.from_pretrained, p
         print("said:", error)
 """
 SAID = (
-    "said: the code of this model needs transformers >= 5.24, and transformers 5.19.0 is installed: "
+    "said: the code of this model needs transformers >= 5.24, but transformers 5.19.0 is installed: "
     'pip install --upgrade "transformers>=5.24"\n'
 )
 

@@ -19,6 +19,7 @@ from tiny_models import BIASES, assert_close, build, tokens
 from torch import nn
 
 import hf_tx
+from hf_tx.common.packaged import SPEECHES, path_of
 from hf_tx.conversion import NotExpressible
 
 LONG = 4 * LENGTH
@@ -107,7 +108,9 @@ def test_it_is_what_the_library_computes_with_the_same_parameters() -> None:
 def test_a_family_that_has_no_such_scaling_says_so() -> None:
     theirs = hf.Phi3ForCausalLM(hf.Phi3Config(**STANDARD))
     ours = hf_tx.extend_context(hf_tx.from_hf(theirs), LONG, "linear")
-    with pytest.raises(NotExpressible, match="not expressible: .*rope_parameters.* the config of a phi3 refuses it"):
+    with pytest.raises(
+        NotExpressible, match="not expressible: .*rope_parameters.* the config of a phi3 does not accept it"
+    ):
         hf_tx.to_hf(ours)
     assert hf_tx.to_hf(ours, "llama").config.rope_parameters["factor"] == 4.0
 
@@ -136,7 +139,9 @@ def test_yarn_goes_on_from_its_factor_where_the_config_says_the_original_length_
     """As Qwen's model cards tell to write it."""
     scaled = dict(rope_theta=1e4, rope_type="yarn", factor=4.0, original_max_position_embeddings=LENGTH)
     model = build("decoder", head="lm", max_position_embeddings=LENGTH, rope_parameters=scaled)
-    with pytest.raises(ValueError, match=f"max_position_embeddings = {LONG}: must be above the {LONG} that"):
+    with pytest.raises(
+        ValueError, match=f"max_position_embeddings = {LONG}: must be larger than the current context of {LONG}"
+    ):
         hf_tx.extend_context(model, LONG)
     assert hf_tx.extend_context(model, 2 * LONG).config.rope_parameters["factor"] == 8.0
 
@@ -147,7 +152,7 @@ def test_the_length_of_the_training_can_be_another_than_that_of_the_config() -> 
     assert model.config.max_position_embeddings == 512
     own = model.config.rope_parameters
     assert (own["factor"], own["original_max_position_embeddings"], own["beta_fast"]) == (4.0, 128, 16.0)
-    with pytest.raises(ValueError, match="original_max_position_embeddings = 64: the model is scaled already"):
+    with pytest.raises(ValueError, match="original_max_position_embeddings = 64: the model is already scaled"):
         hf_tx.extend_context(model, 1024, original_max_position_embeddings=64)
 
 
@@ -168,7 +173,7 @@ def test_where_all_layers_have_windows_there_is_nothing_to_scale(mixer: str) -> 
     model = build("decoder", head="lm", mixers=mixer, max_position_embeddings=LENGTH)
     before = logits(model)
     with pytest.raises(
-        ValueError, match="method = 'yarn': there is nothing to scale, since no layer both rotates and"
+        ValueError, match="method = 'yarn': there is nothing to scale, because no layer with rotary positions"
     ):
         hf_tx.extend_context(model, LONG, "yarn")
     assert hf_tx.extend_context(model, LONG).config.max_position_embeddings == LONG
@@ -234,7 +239,7 @@ def test_learned_positions_are_interpolated(offset: int, tmp_path: Path) -> None
     assert_close(new[offset::2], old[offset:])  # every second one is an old one, since 16 steps stand for 8
     assert_close(new[offset + 1 :: 2], (old[offset:-1] + old[offset + 1 :]) / 2)
     assert_kept(model, tmp_path, TEXT[:, :17])
-    with pytest.raises(ValueError, match="position 17 is past the table"):
+    with pytest.raises(ValueError, match="position 17 is beyond the table"):
         model(TEXT[:, :18])
 
 
@@ -258,7 +263,9 @@ def test_learned_positions_of_which_some_were_never_trained() -> None:
     hf_tx.extend_context(model, 15, original_max_position_embeddings=8)
     new = model.model.positions["learned"].embed_positions.weight
     assert_close(new[::2], old[:8])
-    with pytest.raises(ValueError, match="embeddings = 20: the table of learned positions has 15"):
+    with pytest.raises(
+        ValueError, match="embeddings = 20: must be at most the size of the table of learned positions, 15"
+    ):
         hf_tx.extend_context(model, 40, original_max_position_embeddings=20)
 
 
@@ -279,8 +286,8 @@ def test_sinusoids_are_told_of(monkeypatch: Any) -> None:
     monkeypatch.setattr(hf_tx.conversion.context.logger, "warning", said.append)
     hf_tx.extend_context(build("decoder", position_type="sinusoidal", max_position_embeddings=64), 256)
     assert said == [
-        "position_type = 'sinusoidal': the model was not trained on positions 64 to 255, and there is nothing to "
-        "scale; train on longer texts."
+        "position_type = 'sinusoidal': the model was not trained on positions 64 to 255, and sinusoids cannot "
+        "be scaled; train it on longer texts."
     ]
 
 
@@ -288,16 +295,19 @@ def test_sinusoids_are_told_of(monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((LENGTH,), f"max_position_embeddings = {LENGTH}: must be above the {LENGTH} that the model has"),
+        ((LENGTH,), f"max_position_embeddings = {LENGTH}: must be larger than the current context of {LENGTH}"),
         ((None,), "max_position_embeddings = None: must be an integer"),
         ((0,), "max_position_embeddings = 0: must be an integer of at least 1"),
         ((256.0,), "max_position_embeddings = 256.0: must be an integer"),
         ((True,), "max_position_embeddings = True: must be an integer"),
-        ((LONG, "yarnn"), "method = 'yarnn': is unknown. Did you mean 'yarn'"),
+        ((LONG, "yarnn"), "method = 'yarnn' is unknown. Did you mean 'yarn'"),
         ((LONG, "longrope"), "'longrope' needs long_factor, a list with one factor for each of the 4 frequencies"),
-        ((LONG, "yarn", dict(low_freq_factor=1.0)), "low_freq_factor: is no parameter of 'yarn'. Known: attention_f"),
-        ((LONG, "yarn", dict(beta_fst=1.0)), "beta_fst: is no parameter of 'yarn'. Did you mean 'beta_fast'"),
-        ((LONG, "linear", dict(factor=2.0)), "factor: is no parameter of 'linear'. Known: there are none"),
+        (
+            (LONG, "yarn", dict(low_freq_factor=1.0)),
+            "low_freq_factor is not a parameter of 'yarn'. Known: attention_f",
+        ),
+        ((LONG, "yarn", dict(beta_fst=1.0)), "beta_fst is not a parameter of 'yarn'. Did you mean 'beta_fast'"),
+        ((LONG, "linear", dict(factor=2.0)), "factor is not a parameter of 'linear'. Known: there are none"),
         ((LONG, None, dict(original_max_position_embeddings=-1)), "original_max_position_embeddings = -1: must be"),
         ((LONG, None, dict(original_max_position_embeddings=0)), "original_max_position_embeddings = 0: must be"),
     ],
@@ -315,20 +325,22 @@ def test_a_refused_parameter_changes_nothing() -> None:
     model = build("encoder_decoder", head="lm", max_position_embeddings=LENGTH)
     before, rotary = model.config.to_dict(), model.get_encoder().positions["rope"]
     for parameters in (dict(long_factor=[1.0]), dict(long_factor=3)):
-        with pytest.raises(StrictDataclassError, match="must be a list of 4 factors, one a frequency, above 0"):
+        with pytest.raises(StrictDataclassError, match="must be a list of 4 factors above 0, one per frequency"):
             hf_tx.extend_context(model, LONG, "longrope", **parameters)
     assert model.config.to_dict() == before
     assert model.get_encoder().positions["rope"] is rotary
 
 
 def test_models_of_others() -> None:
-    with pytest.raises(ValueError, match="model is a LlamaForCausalLM, which is no model of hf_tx: see hf_tx.from_hf"):
+    with pytest.raises(
+        ValueError, match="model is a LlamaForCausalLM, not a model of hf_tx: convert it with hf_tx.from_hf"
+    ):
         hf_tx.extend_context(hf.LlamaForCausalLM(hf.LlamaConfig(**STANDARD)), LONG)
 
 
 # ------------------------------------------------------------------------------------------ what it is worth untrained
 TRAINED, EVALUATED = 32, 128
-CORPUS = Path(__file__).parents[2] / "scripts" / "data" / "state_of_the_union.txt"
+CORPUS = path_of(SPEECHES)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ OLD_BUFFERS = {
 
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_files_of_old_versions(name: str, tmp_path: Any) -> None:
-    """Other names, and tensors that the library leaves out: what it loads is what is converted."""
+    """Other names, and tensors that transformers leaves out: what it loads is what is converted."""
     theirs = build((ENCODERS | SEQ2SEQ | CAUSAL)[name])
     theirs.save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
@@ -142,7 +142,7 @@ def test_a_tensor_that_no_file_holds_is_not_drawn_at_random(tmp_path: Any) -> No
     state = load_file(file)
     del state["model.layers.1.mlp.up_proj.weight"]
     save_file(state, file, metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"no tensor of the source fills \['model.layers.1.mlp.up_proj.weight'\]"):
+    with pytest.raises(ValueError, match=r"the source has no weights for \['model.layers.1.mlp.up_proj.weight'\]"):
         hf_tx.from_hf(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_sources_that_are_none(source: Any, message: str) -> None:
 
 
 def test_a_model_of_hf_tx_is_no_source() -> None:
-    with pytest.raises(ValueError, match="is a model of hf_tx already"):
+    with pytest.raises(ValueError, match="source is already a model of hf_tx"):
         hf_tx.from_hf(hf_tx.from_hf(llama()))
 
 
@@ -207,7 +207,7 @@ def test_adapters_are_to_be_merged_first(tmp_path: Any) -> None:
     for source, message in [
         (adapted, "source is a PeftModel: .*; merge its adapters"),
         (base, "source has adapters in its layers: merge them first"),
-        (tmp_path, "holds adapters; merge them"),
+        (tmp_path, "contains adapters: merge them"),
     ]:
         with pytest.raises(ValueError, match=message):
             hf_tx.from_hf(source)
@@ -218,7 +218,7 @@ def test_code_of_a_family_that_is_not_known_is_not_run(tmp_path: Any) -> None:
     """Nor is anybody asked whether to."""
     (tmp_path / "configuration.py").write_text("raise SystemExit")
     (tmp_path / "config.json").write_text('{"model_type": "x", "auto_map": {"AutoConfig": "configuration.X"}}')
-    with pytest.raises(NotExpressible, match="model_type = 'x': known families are"):
+    with pytest.raises(NotExpressible, match="model_type = 'x': model types that can be converted are"):
         hf_tx.from_hf(tmp_path)
 
 
@@ -228,7 +228,7 @@ def test_a_tensor_of_another_shape_than_the_config_says(tmp_path: Any) -> None:
     theirs.save_pretrained(tmp_path)
     for source in (theirs, tmp_path):
         with pytest.raises(
-            ValueError, match=r"layers.1.mlp.up_proj.weight of the source has the shape \(8, 32\), and"
+            ValueError, match=r"layers.1.mlp.up_proj.weight of the source has the shape \(8, 32\), but"
         ):
             hf_tx.from_hf(source)
 
@@ -242,7 +242,7 @@ def test_a_model_without_weights_is_no_source() -> None:
 
 def test_a_folder_that_names_no_architecture(tmp_path: Any) -> None:
     hf.LlamaConfig(**STANDARD).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="names no architectures"):
+    with pytest.raises(ValueError, match="config.json has no architectures"):
         hf_tx.from_hf(tmp_path)
 
 
@@ -256,7 +256,7 @@ def test_a_folder_is_refused_before_its_weights_are_read(tmp_path: Any) -> None:
 def test_a_tensor_without_a_rule() -> None:
     theirs = llama()
     theirs.model.layers[1].self_attn.gate = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"llama: no rule uses \['model.layers.1.self_attn.gate.weight'"):
+    with pytest.raises(ValueError, match=r"llama: the weights \['model.layers.1.self_attn.gate.weight'"):
         hf_tx.from_hf(theirs)
 
 
@@ -279,13 +279,13 @@ def edit_weights(folder: Path, edit: Any) -> Path:
 )
 @pytest.mark.parametrize("prefix", ["model.", ""], ids=["as_saved", "base_model"])
 def test_a_tensor_more_than_the_config_says(name: str, tensor: Any, prefix: str, tmp_path: Path) -> None:
-    """Wherever the names of the file lead: read as files, or as the library loads them."""
+    """Wherever the names of the file lead: read as files, or as transformers loads them."""
     llama(tie_word_embeddings=True).save_pretrained(tmp_path)
     name = name.replace("model.", prefix)
     edit_weights(
         tmp_path, lambda state: {key.replace("model.", prefix): value for key, value in state.items()} | {name: tensor}
     )
-    message = rf"llama: no rule uses \['{name}'\] of the source: a LlamaForCausalLM .*If it may do"
+    message = rf"llama: the weights \['{name}'\] of the source are not used: a LlamaForCausalLM .*To leave"
     with pytest.raises(ValueError, match=message):
         hf_tx.from_hf(tmp_path)
     hf_tx.from_hf(hf.LlamaForCausalLM.from_pretrained(tmp_path))  # the way out
@@ -300,7 +300,7 @@ def test_weights_of_other_heads_are_told(tmp_path: Path, caplog: Any, monkeypatc
     randomise(theirs)
     theirs.config.architectures = ["BertForPreTraining"]
     theirs.save_pretrained(tmp_path)
-    with pytest.raises(NotExpressible, match="name one of these as architecture"):
+    with pytest.raises(NotExpressible, match="pass one of them as architecture"):
         hf_tx.from_hf(tmp_path)
     ours, info = hf_tx.from_hf(tmp_path, architecture="BertForMaskedLM", output_loading_info=True)
     others = {
@@ -309,7 +309,7 @@ def test_weights_of_other_heads_are_told(tmp_path: Path, caplog: Any, monkeypatc
     assert {name for name, why in info["dropped_keys"].items() if "another head" in why} == others
     torch.testing.assert_close(ours(TOKENS).logits, theirs(TOKENS).prediction_logits)
     assert "cls.seq_relationship.bias" in caplog.text
-    assert "left out of a BertForMaskedLM" in caplog.text
+    assert "were not loaded into BertForMaskedLM" in caplog.text
 
     base, info = hf_tx.from_hf(tmp_path, architecture="BertModel", output_loading_info=True)
     assert {name.split(".")[0] for name in info["dropped_keys"]} == {"cls"}
@@ -336,7 +336,9 @@ def test_a_head_that_is_missing_has_a_way_out(tmp_path: Path) -> None:
     theirs = llama()
     theirs.save_pretrained(tmp_path)
     edit_weights(tmp_path, lambda state: {key: value for key, value in state.items() if key != "lm_head.weight"})
-    with pytest.raises(ValueError, match=r"fills \['lm_head.weight'\]; architecture = 'LlamaModel' reads the model"):
+    with pytest.raises(
+        ValueError, match=r"weights for \['lm_head.weight'\]; pass architecture = 'LlamaModel' to load"
+    ):
         hf_tx.from_hf(tmp_path)
     ours = hf_tx.from_hf(tmp_path, architecture="LlamaModel")
     torch.testing.assert_close(ours(TOKENS).last_hidden_state, theirs.model(TOKENS).last_hidden_state)
@@ -351,12 +353,12 @@ def test_names_of_wrappers_are_no_part_of_a_source(names: str, tmp_path: Path) -
         tmp_path, lambda state: {f"_orig_mod.{key.replace('model.', base)}": value for key, value in state.items()}
     )
     torch.testing.assert_close(hf_tx.from_hf(tmp_path)(TOKENS).logits, theirs(TOKENS).logits)
-    with pytest.raises(ValueError, match=r"pass the model in it, source\._orig_mod"):
+    with pytest.raises(ValueError, match=r"pass the model inside, source\._orig_mod"):
         hf_tx.from_hf(torch.compile(theirs))
     theirs.model.layers[0] = torch.compile(theirs.model.layers[0], backend="eager")
     ours = hf_tx.from_hf(theirs)
     assert torch.equal(ours.model.layers[0].mlp.up_proj.weight, theirs.model.layers[0].mlp.up_proj.weight)
-    with pytest.raises(ValueError, match=r"pass the model in it, model\._orig_mod"):
+    with pytest.raises(ValueError, match=r"pass the model inside, model\._orig_mod"):
         hf_tx.to_hf(torch.compile(ours))
     ours.model = torch.compile(ours.model, backend="eager")
     assert torch.equal(hf_tx.to_hf(ours).model.embed_tokens.weight, theirs.model.embed_tokens.weight)
@@ -366,17 +368,17 @@ def test_norms_of_heads_of_which_one_is_missing_or_too_many() -> None:
     theirs = build(CAUSAL["stablelm_qk_norm"])
     norms = theirs.model.layers[1].self_attn.k_layernorm.norms
     norms.append(nn.LayerNorm(8, bias=False))
-    with pytest.raises(ValueError, match=r"no rule uses \['model.layers.1.self_attn.k_layernorm.norms.2.weight'"):
+    with pytest.raises(ValueError, match=r"the weights \['model.layers.1.self_attn.k_layernorm.norms.2.weight'"):
         hf_tx.from_hf(theirs)
     theirs.model.layers[1].self_attn.k_layernorm.norms = norms[:1]
-    with pytest.raises(ValueError, match=r"no tensor of the source fills \['model.layers.1.mixer.k_norm.weight'"):
+    with pytest.raises(ValueError, match=r"the source has no weights for \['model.layers.1.mixer.k_norm.weight'"):
         hf_tx.from_hf(theirs)
 
 
 def test_a_tensor_that_is_missing() -> None:
     theirs = llama()
     theirs.model.norm = nn.Identity()
-    with pytest.raises(ValueError, match=r"llama: no tensor of the source fills \['model.norm.weight'\]"):
+    with pytest.raises(ValueError, match=r"llama: the source has no weights for \['model.norm.weight'\]"):
         hf_tx.from_hf(theirs)
 
 
@@ -431,14 +433,14 @@ def test_weights_of_several_dtypes_are_not_rounded_silently() -> None:
     theirs = llama().to(torch.bfloat16)
     theirs.model.norm.float()
     with pytest.raises(
-        ValueError, match="weights in torch.bfloat16 and torch.float32, and a converted model has one dtype: name"
+        ValueError, match="weights in torch.bfloat16 and torch.float32, but a converted model has one dtype: pass"
     ):
         hf_tx.from_hf(theirs)
     assert torch.equal(hf_tx.from_hf(theirs, dtype="float32").model.norm.weight, theirs.model.norm.weight)
 
 
 def test_a_dtype_that_is_none() -> None:
-    with pytest.raises(ValueError, match="dtype = 'bf16': is no dtype of torch, such as 'bfloat16'"):
+    with pytest.raises(ValueError, match="dtype = 'bf16': must be the name of a torch dtype, such as 'bfloat16'"):
         hf_tx.from_hf(llama(), dtype="bf16")
 
 
@@ -538,12 +540,12 @@ def test_mixers_of_an_encoder_decoder_are_those_of_both_stacks() -> None:
 def test_changes_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"config_changes = \[1\]: must be a dict"):
         hf_tx.from_hf(llama(), config_changes=[1])
-    message = r"embed_tokens.weight has the shape \(59, 32\) in the source, and must have \(60, 32\): changes may not"
+    message = r"embed_tokens.weight has the shape \(59, 32\) in the source, but the model needs \(60, 32\): config_"
     with pytest.raises(ValueError, match=message):
         hf_tx.from_hf(llama(), config_changes=dict(vocab_size=60))
     for tied in (True, False):
         with pytest.raises(
-            ValueError, match=r"tie or untie \['lm_head.weight'\]; tie_embeddings and untie_embeddings"
+            ValueError, match=r"tie or untie \['lm_head.weight'\]: use tie_embeddings or untie_embeddings"
         ):
             hf_tx.from_hf(llama(tie_word_embeddings=tied), config_changes=dict(tie_word_embeddings=not tied))
     with pytest.raises(ValueError, match="has no field 'dtype'"):
@@ -597,14 +599,14 @@ def test_a_model_that_was_never_converted() -> None:
     )
     ours = hf_tx.TxDecoderForCausalLM(config).eval()
     randomise(ours)
-    with pytest.raises(ValueError, match="was not converted: name its family by model_type"):
+    with pytest.raises(ValueError, match="was not converted from another: pass the model type"):
         hf_tx.to_hf(ours)
     theirs = hf_tx.to_hf(ours, "qwen3")
     assert theirs.config.layer_types == ["sliding_attention", "full_attention", "sliding_attention"]
     torch.testing.assert_close(theirs(TOKENS).logits, ours(TOKENS).logits)
-    with pytest.raises(NotExpressible, match="attention_bias = False: a qwen2 has True there"):
+    with pytest.raises(NotExpressible, match="attention_bias = False: a qwen2 has True instead"):
         hf_tx.to_hf(ours, "qwen2")
-    with pytest.raises(NotExpressible, match="model_type = 'bert': it is a hf_tx_encoder"):
+    with pytest.raises(NotExpressible, match="model_type = 'bert': it is converted from and to hf_tx_encoder"):
         hf_tx.to_hf(ours, "bert")
 
 
@@ -620,11 +622,11 @@ def test_what_is_dropped_is_not_reported_as_missing(monkeypatch: Any) -> None:
 def test_models_that_do_not_go_back_as_they_are() -> None:
     ours = hf_tx.from_hf(llama()).bfloat16()
     ours.model.norm.float()
-    with pytest.raises(ValueError, match="weights in torch.bfloat16 and torch.float32, and a converted one has one"):
+    with pytest.raises(ValueError, match="weights in torch.bfloat16 and torch.float32, but a converted model has one"):
         hf_tx.to_hf(ours)
     adapted = peft.get_peft_model(ours.float(), peft.LoraConfig(target_modules="all-linear", init_lora_weights=False))
     expected = adapted(TOKENS).logits
-    with pytest.raises(ValueError, match="is a PeftModel, which is no model of hf_tx: merge its adapters first"):
+    with pytest.raises(ValueError, match="is a PeftModel, not a model of hf_tx: merge its adapters first"):
         hf_tx.to_hf(adapted)
     with pytest.raises(ValueError, match="has adapters in its layers: merge them first"):
         hf_tx.to_hf(ours)
@@ -635,13 +637,13 @@ def test_a_model_that_runs_the_code_of_its_checkpoint() -> None:
     """Its classes have the names of ours, and are others."""
     copied = type("TxDecoderForCausalLM", (hf.PreTrainedModel,), {})(hf.PreTrainedConfig())
     copied.config.model_type = "hf_tx_decoder"
-    with pytest.raises(ValueError, match="no model of hf_tx: it runs the code of its checkpoint; load it with hf_tx"):
+    with pytest.raises(ValueError, match="not a model of hf_tx: it was loaded with trust_remote_code; import hf_tx"):
         hf_tx.to_hf(copied)
 
 
 def test_names_that_are_not_known() -> None:
     ours = hf_tx.from_hf(llama())
-    with pytest.raises(ValueError, match="model_type = 'lllama': is not known. Did you mean 'llama'"):
+    with pytest.raises(ValueError, match="model_type = 'lllama' is unknown. Did you mean 'llama'"):
         hf_tx.to_hf(ours, "lllama")
-    with pytest.raises(ValueError, match="is no model of hf_tx"):
+    with pytest.raises(ValueError, match="not a model of hf_tx"):
         hf_tx.to_hf(llama())

@@ -26,7 +26,8 @@ import hf_tx
 from hf_tx.conversion import FAMILIES, NotExpressible
 from hf_tx.conversion.families import REFUSED, family_of
 from hf_tx.conversion.fields import SHARED
-from hf_tx.training import RECIPES, width_fields
+from hf_tx.objectives import OBJECTIVES, objectives_of
+from hf_tx.training import NEW_MODELS, new_config, width_fields
 
 PEERS = CAUSAL | DECODER_HEADS | ENCODERS | SEQ2SEQ | SEQ2SEQ_HEADS
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -57,7 +58,7 @@ EPSILONS = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilo
 
 
 def config_of(name: str, **changes: Any) -> Any:
-    """Return a config that shares nothing with the tables: the library's configs keep the dicts they are given."""
+    """Return a config that shares nothing with the tables: transformers' configs keep the dicts they are given."""
     return CONFIG_MAPPING[name](**copy.deepcopy(CONFIGS[name] | changes))
 
 
@@ -179,13 +180,13 @@ NATIVE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("kind", NEW_MODELS)
 @pytest.mark.parametrize("changes", NATIVE)
 def test_a_model_that_began_here_is_expressed_or_refused(kind: str, changes: str) -> None:
     sizes = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32)
-    recipe, ids = RECIPES[kind], torch.arange(3, 15)[None]
-    config = recipe.config(**sizes, pad_token_id=0, **NATIVE[changes])
-    model = recipe.auto_class.from_config(config).eval()
+    ids = torch.arange(3, 15)[None]
+    config = new_config(kind, **sizes, pad_token_id=0, **NATIVE[changes])
+    model = OBJECTIVES[objectives_of(kind)[0]].auto_class.from_config(config).eval()
     randomise(model)
     expressed = []
     for name in FAMILIES:
@@ -245,7 +246,7 @@ def test_configs_as_they_are_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_field_is_understood(name: str) -> None:
-    """Also those that are null here, and those that a later version of the library adds."""
+    """Also those that are null here, and those that a later version of transformers adds."""
     declared = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
     for family in filter(None, (FAMILIES[name], FAMILIES[name].encoder)):
         understood = {field for entry in family.entries for field in entry.theirs}
@@ -262,7 +263,11 @@ REFUSALS = [
     ("olmo", dict(clip_qkv=8.0), "clip_qkv = 8.0"),
     ("gemma", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
     ("gemma2", dict(use_bidirectional_attention=True), "use_bidirectional_attention = True"),
-    ("gpt_neox", dict(head_dim=12), "head_dim = 12: its rotation reads this, and its heads have 8 features"),
+    (
+        "gpt_neox",
+        dict(head_dim=12),
+        "head_dim = 12: its rotary positions use this value, but its heads have 8 features",
+    ),
     ("bloom", dict(slow_but_exact=True, pretraining_tp=2), "slow_but_exact = True: with pretraining_tp = 2"),
     ("bloom", dict(apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm = True"),
     ("smollm3", dict(no_rope_layers=[0, 0, 0]), "no_rope_layers = [0, 0, 0]"),
@@ -270,12 +275,12 @@ REFUSALS = [
     ("bert", dict(position_embedding_type="relative_key"), "position_embedding_type = 'relative_key'"),
     ("bert", dict(add_cross_attention=True), "add_cross_attention = True"),
     ("roberta", dict(hidden_act="relu"), "hidden_act = 'relu'"),
-    ("roberta", dict(pad_token_id=None), "pad_token_id = None: positions begin after it"),
+    ("roberta", dict(pad_token_id=None), "pad_token_id = None: its positions begin after pad_token_id"),
     ("electra", dict(hidden_act="relu"), "hidden_act = 'relu'"),
     ("mpnet", dict(pad_token_id=0), "pad_token_id = 0"),
     ("mpnet", dict(relative_attention_num_buckets=16), "relative_attention_num_buckets = 16"),
     ("modernbert", dict(classifier_activation="relu"), "classifier_activation = 'relu'"),
-    ("eurobert", dict(classifier_pooling="cls"), "classifier_pooling = 'cls': known are bos, mean, late"),
+    ("eurobert", dict(classifier_pooling="cls"), "classifier_pooling = 'cls': known values are bos, mean, late"),
     ("modernbert", dict(sparse_pred_ignore_index=-1), "sparse_pred_ignore_index = -1"),
     ("marian", dict(decoder_vocab_size=90), "decoder_vocab_size = 90: the stacks share embeddings"),
     ("t5gemma", dict(is_encoder_decoder=False), "is_encoder_decoder = False"),
@@ -396,7 +401,7 @@ def test_the_readme_lists_the_families(folder: Path) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_families_that_the_blocks_cannot_express(name: str) -> None:
     model = hf.AutoModel.from_config(CONFIG_MAPPING[name](**STANDARD))
-    with pytest.raises(NotExpressible, match=f"not expressible: model_type = '{name}': its "):
+    with pytest.raises(NotExpressible, match=f"not expressible: model_type = '{name}': {REFUSED[name]}"):
         hf_tx.from_hf(model)
 
 
@@ -406,13 +411,15 @@ def test_classes_that_are_not_expressible(name: str) -> None:
         model = getattr(hf, cls)(config_of(name))
         with pytest.raises(NotExpressible) as error:
             hf_tx.from_hf(model)
-        message = f"not expressible: architectures = ['{cls}']: {reason}; of {name}, these are: "
+        message = f"not expressible: architectures = ['{cls}']: {reason}; the classes of {name} are "
         assert str(error.value).startswith(message)
 
 
 def test_other_families_and_classes() -> None:
-    with pytest.raises(NotExpressible, match="model_type = 'vit': known families are llama"):
+    with pytest.raises(NotExpressible, match="model_type = 'vit': model types that can be converted are llama"):
         hf_tx.from_hf(hf.ViTModel(hf.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)))
     model = hf.BertForNextSentencePrediction(config_of("bert"))
-    with pytest.raises(NotExpressible, match=r"architectures = \['BertForNextSentencePrediction'\]: of bert, these"):
+    with pytest.raises(
+        NotExpressible, match=r"architectures = \['BertForNextSentencePrediction'\]: the classes of bert are"
+    ):
         hf_tx.from_hf(model)

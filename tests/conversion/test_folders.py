@@ -51,7 +51,7 @@ def test_there_and_back(source: Path, tmp_path: Path, capsys: Any) -> None:
     assert model.generate(**inputs).tolist() == theirs.generate(inputs["input_ids"]).tolist()
     card = ModelCard.load(ours / "README.md")
     assert card.data.to_dict() == {"library_name": "transformers", "tags": ["hf_tx"]}
-    assert f"The weights come from `{source}` (LlamaForCausalLM)" in card.text
+    assert f"This model was converted from `{source}` (LlamaForCausalLM)" in card.text
     assert "except" not in card.text
 
     assert main(["convert", str(ours), str(back), "--to-hf"]) == 0
@@ -75,7 +75,7 @@ def test_changes_and_dtype(source: Path, tmp_path: Path) -> None:
 def test_a_target_that_is_there_is_left_alone(source: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "mine").write_text("x")
     assert main(["convert", str(source), str(tmp_path)]) == 2
-    assert "name a folder that is new or empty" in capsys.readouterr().err
+    assert "choose a new or empty folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -112,7 +112,7 @@ def test_what_the_card_of_the_source_says_travels_along(source: Path, tmp_path: 
     for folder in (ours, back):
         card = ModelCard.load(folder / "README.md")
         assert said.items() <= card.data.to_dict().items()
-        assert card.text.rstrip().endswith(f"## What the card of `{theirs}` says\n\n# It\n\nReads a b c.")
+        assert card.text.rstrip().endswith(f"## Model card of `{theirs}`\n\n# It\n\nReads a b c.")
 
 
 def test_added_tokens_and_the_chat_template_travel_along(source: Path, tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_added_tokens_and_the_chat_template_travel_along(source: Path, tmp_path:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("tokenizer.json", b"{", "tokenizer.json: is broken, perhaps cut off: "),
+        ("tokenizer.json", b"{", "tokenizer.json: is broken or incomplete: "),
         ("README.md", b"---\na: [\n---\n", "README.md cannot be read: "),
-        ("model.safetensors", b"torn", "model.safetensors: is broken, perhaps cut off: "),
-        ("config.json", b"{", "config.json: is broken, perhaps cut off: "),
+        ("model.safetensors", b"torn", "model.safetensors: is broken or incomplete: "),
+        ("config.json", b"{", "config.json: is broken or incomplete: "),
         (
             "pytorch_model.bin",
             b"PK\x03\x04",
-            "pytorch_model.bin: the folder holds no weights in safetensors, and pickles (",
+            "pytorch_model.bin: the folder has no weights in safetensors, and pickles (",
         ),
     ],
 )
@@ -167,13 +167,16 @@ def test_a_broken_file_is_named_and_nothing_is_left(
     ("options", "message"),
     [
         (["--mixers", "sliding"], "sliding_window = None: must be set for mixer 'sliding'"),
-        (["--model-type", "mistral"], "model_type = 'mistral': is for the way back"),
-        (["--context-method", "yarn"], "context_method = 'yarn': needs context"),
-        (["--context", "8"], "max_position_embeddings = 8: must be above the 64 that the model has"),
-        (["--to-hf", "--context", "256", "--mixers", "full"], "mixers, context: changes of a model of hf_tx"),
-        (["--dtype", "bf16"], "dtype = 'bf16': is no dtype of torch, such as 'bfloat16'"),
-        (["--config-changes", '{"a'], '--config-changes {"a: is no JSON: '),
-        (["--config-changes", "[1]"], "--config-changes [1]: must be an object"),
+        (["--model-type", "mistral"], "model_type = 'mistral': can only be used when converting to transformers"),
+        (["--context-method", "yarn"], "context_method = 'yarn': can only be used together with context"),
+        (["--context", "8"], "max_position_embeddings = 8: must be larger than the current context of 64"),
+        (
+            ["--to-hf", "--context", "256", "--mixers", "full"],
+            "mixers, context: cannot be used when converting to transformers",
+        ),
+        (["--dtype", "bf16"], "dtype = 'bf16': must be the name of a torch dtype, such as 'bfloat16'"),
+        (["--config-changes", '{"a'], '--config-changes {"a is not JSON: '),
+        (["--config-changes", "[1]"], "--config-changes [1] must be a JSON object"),
     ],
 )
 def test_options_without_a_meaning(
@@ -197,9 +200,9 @@ def test_a_source_that_is_not_there_is_named(source: str, options: list[str], tm
     [
         (hf.ViTConfig(architectures=["ViTModel"]), [], "not expressible: model_type = 'vit'"),
         (hf.BertConfig(is_decoder=True, architectures=["BertModel"]), [], "not expressible: is_decoder = True"),
-        (hf.BertConfig(architectures=["BertModel"]), ["--to-hf"], "is a bert, which is no model of hf_tx"),
-        (hf_tx.TxDecoderConfig(), ["--to-hf"], "names no architectures"),
-        (hf_tx.TxDecoderConfig(), [], "is a model of hf_tx already"),
+        (hf.BertConfig(architectures=["BertModel"]), ["--to-hf"], "is a bert, not a model of hf_tx"),
+        (hf_tx.TxDecoderConfig(), ["--to-hf"], "config.json has no architectures"),
+        (hf_tx.TxDecoderConfig(), [], "source is already a model of hf_tx"),
     ],
 )
 def test_refusals_are_one_message_and_leave_nothing(
@@ -218,7 +221,7 @@ def test_a_class_is_chosen(source: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(["convert", str(source), str(tmp_path / "ours"), *options]) == 0
     assert "TxDecoderModel" in capsys.readouterr().out
     assert main(["convert", str(tmp_path / "ours"), str(tmp_path / "back"), "--to-hf", *options]) == 2
-    assert "architecture = 'LlamaModel': is for the way in" in capsys.readouterr().err
+    assert "architecture = 'LlamaModel': cannot be used when converting to transformers" in capsys.readouterr().err
     assert not (tmp_path / "back").exists()
 
 
@@ -231,5 +234,5 @@ def test_a_folder_of_ours_that_lacks_weights_does_not_go_out(source: Path, tmp_p
     save_file(state, ours / "model.safetensors", metadata={"format": "pt"})
     capsys.readouterr()
     assert main(["convert", str(ours), str(tmp_path / "back"), "--to-hf"]) == 2
-    assert f"lacks weights, such as {lost}: it is no whole TxDecoderForCausalLM" in capsys.readouterr().err
+    assert f"lacks weights, such as {lost}: it is not a complete TxDecoderForCausalLM" in capsys.readouterr().err
     assert not (tmp_path / "back").exists()

@@ -118,7 +118,8 @@ def test_what_is_new_is_drawn_as_in_a_new_model() -> None:
 def test_settings_of_a_change_win_over_what_becomes_idle() -> None:
     theirs = build(SOURCES["gemma2"])
     with pytest.raises(
-        StrictDataclassError, match="attn_logit_softcapping = 5.0: no layer has scores: the mixers are linear"
+        StrictDataclassError,
+        match="attn_logit_softcapping = 5.0: no layer has attention scores: the mixers are linear",
     ):
         hf_tx.from_hf(theirs, mixers="linear", config_changes=dict(attn_logit_softcapping=5.0))
 
@@ -144,11 +145,11 @@ def test_settings_of_single_layers_go_with_those_that_read_them() -> None:
 
 def test_a_stack_that_is_a_config_is_changed_there() -> None:
     stored = hf_tx.TxEncoderDecoderConfig(encoder={}, decoder={}).to_dict()
-    with pytest.raises(ValueError, match="encoder_mixers = 'full': encoder is a config already: set mixers there"):
+    with pytest.raises(ValueError, match="encoder_mixers = 'full': encoder is already a config: set mixers there"):
         hf_tx.TxEncoderDecoderConfig.from_dict(stored, encoder=hf_tx.TxEncoderConfig(), encoder_mixers="full")
 
 
 @pytest.mark.parametrize(("name", "field"), [("gpt2_unscaled", "mixers"), ("t5", "decoder_mixers")])
 def test_mixers_are_named_once(name: str, field: str) -> None:
-    with pytest.raises(ValueError, match=f"both say what {field} are; leave out one"):
+    with pytest.raises(ValueError, match=f"both set {field}; pass only one"):
         hf_tx.from_hf(build(SOURCES[name]), mixers="linear", config_changes={field: "lstm"})

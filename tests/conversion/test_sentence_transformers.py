@@ -77,7 +77,7 @@ def test_the_modules_go_along(source: Path, tmp_path: Path) -> None:
 def test_modules_that_are_not_in_the_checkpoint(path: str, source: Path, tmp_path: Path, capsys: Any) -> None:
     (source / "modules.json").write_text(json.dumps([{"idx": 0, "path": ""}, {"idx": 1, "path": path}]))
     assert main(["convert", str(source), str(tmp_path / "target")]) == 2
-    assert f"modules.json names {path}, which is not in the checkpoint" in capsys.readouterr().err
+    assert f"modules.json names {path}, which is outside of the checkpoint" in capsys.readouterr().err
 
 
 def test_a_pickled_module_is_refused(source: Path, tmp_path: Path, capsys: Any) -> None:
@@ -85,7 +85,7 @@ def test_a_pickled_module_is_refused(source: Path, tmp_path: Path, capsys: Any) 
     (source / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
     (source / "modules.json").write_text(json.dumps([{"idx": 0, "path": ""}, {"idx": 1, "path": "2_Dense"}]))
     assert main(["convert", str(source), str(tmp_path / "target")]) == 2
-    assert "2_Dense holds a pickle, which can run code when it is read" in capsys.readouterr().err
+    assert "2_Dense contains a pickle, which can run code when it is loaded" in capsys.readouterr().err
     assert not (tmp_path / "target").exists()
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
 

@@ -102,15 +102,17 @@ def test_it_goes_back_to_the_library() -> None:
 
 @pytest.mark.parametrize("function", [hf_tx.tie_embeddings, hf_tx.untie_embeddings])
 def test_what_has_no_head(function: Any) -> None:
-    with pytest.raises(ValueError, match="model is a Linear, which is no model of hf_tx"):
+    with pytest.raises(ValueError, match="model is a Linear, not a model of hf_tx"):
         function(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="TxDecoderModel has no head over the vocabulary"):
+    with pytest.raises(ValueError, match="TxDecoderModel has no head that could be tied to its embeddings"):
         function(build("decoder"))
 
 
 def test_shapes_that_differ() -> None:
     model = build("encoder", head="lm", embedding_size=16, mlm_head_transform=False, tie_word_embeddings=False)
     model.lm_head = nn.Linear(24, 61)
-    with pytest.raises(ValueError, match=r"shape \(61, 24\), and the embeddings of \(61, 16\): only equal shapes"):
+    with pytest.raises(
+        ValueError, match=r"shape \(61, 24\) and those of the embeddings \(61, 16\): only weights of the same shape"
+    ):
         hf_tx.tie_embeddings(model)
     assert model.config.tie_word_embeddings is False

@@ -77,7 +77,7 @@ def test_every_tensor_of_the_stack_is_taken_over(mixer: str) -> None:
 @pytest.mark.parametrize("mixer", RECURRENT)
 def test_recurrent_encoders_are_refused(mixer: str) -> None:
     encoder = build("encoder", mixers=f"full,{mixer}")
-    with pytest.raises(ValueError, match=r"layers\.1\.mixer\..* must have .* recurrent networks"):
+    with pytest.raises(ValueError, match=r"layers\.1\.mixer\..* the model needs .* recurrent networks"):
         hf_tx.warm_start_decoder(encoder)
     decoder = hf_tx.warm_start_decoder(encoder, config_changes=dict(mixers="full"))
     assert decoder.config.mixers == ["full", "full"]
@@ -113,7 +113,7 @@ def test_an_untied_head_is_kept() -> None:
     theirs = bert(tie_word_embeddings=False)
     decoder = hf_tx.warm_start_decoder(theirs)
     assert torch.equal(decoder.lm_head.weight, theirs.cls.predictions.decoder.weight)
-    with pytest.raises(ValueError, match="lm_head.weight and model.embed_tokens.weight are to be one, and differ"):
+    with pytest.raises(ValueError, match="lm_head.weight and model.embed_tokens.weight would be tied, but differ"):
         hf_tx.warm_start_decoder(theirs, config_changes=dict(tie_word_embeddings=True))
     tied = bert()
     decoder = hf_tx.warm_start_decoder(tied, config_changes=dict(tie_word_embeddings=False))
@@ -167,7 +167,7 @@ def test_two_sources_of_two_sizes() -> None:
     assert model.model.decoder.layers[0].cross_mixer.k_proj.in_features == STANDARD["hidden_size"]
     assert torch.equal(model.lm_head.weight, decoder.lm_head.weight)
     assert model.lm_head.weight is model.model.decoder.embed_tokens.weight
-    with pytest.raises(ValueError, match="embed_tokens.weight are to be one, and differ in the source: set"):
+    with pytest.raises(ValueError, match="embed_tokens.weight would be tied, but differ in the source: set"):
         hf_tx.warm_start_encoder_decoder(bert(), bert(attention_probs_dropout_prob=0.0, tie_word_embeddings=False),
                                          config_changes=dict(tie_word_embeddings=True))  # fmt: skip
 
@@ -186,8 +186,8 @@ def test_the_encoder_of_another_encoder_decoder_starts_one() -> None:
     ("source", "message"),
     [
         (3, "source is a int"),
-        (lambda: build("decoder"), "encoder is a TxDecoderModel: it must be bidirectional"),
-        (lambda: build("encoder_decoder"), "encoder is a TxEncoderDecoderModel: pass one of its stacks"),
+        (lambda: build("decoder"), "encoder is a TxDecoderModel: it must be an encoder"),
+        (lambda: build("encoder_decoder"), "encoder is a TxEncoderDecoderModel, which has two stacks: pass one"),
     ],
 )
 def test_sources_that_are_no_encoder(source: Any, message: str) -> None:
@@ -199,7 +199,7 @@ def test_sources_that_are_no_encoder(source: Any, message: str) -> None:
 def test_changes_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="TxDecoderConfig has no field 'mixer'. Did you mean 'mixers'"):
         hf_tx.warm_start_decoder(bert(), config_changes=dict(mixer="full"))
-    with pytest.raises(ValueError, match="has the shape .* changes may not change sizes"):
+    with pytest.raises(ValueError, match="has the shape .* config_changes cannot change sizes"):
         hf_tx.warm_start_decoder(bert(), config_changes=dict(vocab_size=VOCABULARY + 1))
     electra = hf.ElectraForMaskedLM(hf.ElectraConfig(**STANDARD, embedding_size=16))
     with pytest.raises(StrictDataclassError, match="embedding_size = 16: a tied head needs hidden_size = 32; set "):

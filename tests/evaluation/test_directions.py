@@ -52,7 +52,7 @@ def test_options_take_the_direction_of_the_measure() -> None:
             FinetuningOptions(metric_for_best_model=name, greater_is_better=not greater)
     assert FinetuningOptions(load_best_model_at_end=True).greater_is_better is False
     assert FinetuningOptions(metric_for_best_model="mse", greater_is_better=False).greater_is_better is False
-    # Of a measure that is not ours, what is given holds, or what the library guesses.
+    # Of a measure that is not ours, what is given holds, or what transformers guesses.
     assert FinetuningOptions(metric_for_best_model="mine", greater_is_better=False).greater_is_better is False
     assert FinetuningOptions(metric_for_best_model="mine").greater_is_better is True
     assert TrainingArguments(metric_for_best_model="mse").greater_is_better is True  # hence all of this

@@ -27,7 +27,7 @@ def test_a_model_is_loaded_for_its_task_and_no_other(tmp_path):
     assert isinstance(model, hf_tx.TxEncoderForMaskedLM)
     assert (model.training, model.config._attn_implementation) == (False, "eager")
     assert len(tokenizer) == len(TOKENIZER)
-    with pytest.raises(ValueError, match="is of a kind that has no model for causal-lm"):
+    with pytest.raises(ValueError, match="has no class for the task causal-lm"):
         load_model(str(tmp_path), "causal-lm")
     with pytest.raises(ValueError, match="task = 'lm': must be one of causal-lm"):
         load_model(str(tmp_path), "lm")
@@ -37,7 +37,7 @@ def test_a_head_that_was_never_trained_is_refused(tmp_path):
     build("encoder", vocab_size=len(TOKENIZER)).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     with pytest.raises(
-        ValueError, match="lacks 2 weights .*'score.bias', which would be random: it was not trained for"
+        ValueError, match="does not have 2 weights .*'score.bias', which would be random: it was not trained for"
     ):
         load_model(str(tmp_path), "sequence-classification")
 

@@ -27,7 +27,7 @@ def test_other_tokenizers_are_ranked_by_bits_per_byte_only():
     """The one with the better perplexity is the worse model: it has more tokens to predict."""
     results = [result("fine", 300, tokens=100, tokens_digest="b"), result("coarse", 250)]
     assert results[0].perplexity < results[1].perplexity
-    message = r"'fine' and 'coarse' have different tokenizers \(100 and 50 tokens .*compare by 'bits_per_byte'"
+    message = r"'fine' and 'coarse' have different tokenizers \(100 and 50 tokens .*use by='bits_per_byte'"
     with pytest.raises(ValueError, match=message):
         rank(results, by="perplexity")
     assert [ranked.name for ranked in rank(results)] == ["coarse", "fine"]
@@ -46,7 +46,7 @@ def test_unknown_tokens_are_charged():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"texts_digest": "u"}, "scored different texts"), ({"task": "masked-lm"}, "no measure in common")],
+    [({"texts_digest": "u"}, "scored different texts"), ({"task": "masked-lm"}, "because their tasks are different")],
 )
 def test_what_has_no_common_measure_is_refused(changes, message):
     first = result("first", 100)

@@ -78,7 +78,7 @@ def test_classes_that_cannot_be_compared_are_refused():
         classification_metrics([1], [1, 2])
     with pytest.raises(ValueError, match="0 predictions and 0 references"):
         classification_metrics([], [])
-    with pytest.raises(ValueError, match="class 2 has no name: label_names has 2"):
+    with pytest.raises(ValueError, match="class 2 has no name: label_names has only 2"):
         classification_metrics([1, 0], [1, 2], ["no", "yes"])
     with pytest.raises(ValueError, match=r"shapes \(1,\) and \(1, 2\)"):
         classification_metrics([1], [[1, 0]])
@@ -168,8 +168,8 @@ def test_no_entities(recwarn):
 @pytest.mark.parametrize(
     ("predictions", "references", "scheme", "message"),
     [
-        ([["O"]], [["O", "O"]], None, "text 0 has 2 tags, and 1 are predicted"),
-        ([["O"], ["PER"]], [["O"], ["O"]], None, "text 1: 'PER' is no tag: it must be O, or a prefix and a type"),
+        ([["O"]], [["O", "O"]], None, "text 0 has 2 tags, but 1 predicted"),
+        ([["O"], ["PER"]], [["O"], ["O"]], None, "text 1: 'PER' is not a tag: it must be O, or a prefix and a type"),
         ([["O"]], [["O"]], "BIO", "scheme = 'BIO': must be one of IOB1, IOB2"),
         ([["S-PER"]], [["B-PER"]], "IOB2", "S-PER"),
         ([], [], None, "0 predictions and 0 references"),

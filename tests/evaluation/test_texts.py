@@ -53,7 +53,7 @@ def tx(family: str, vocab_size: int, **settings):
 
 
 def library(kind: str, vocab_size: int):
-    """Models of the library: of each kind those that keep another state, or count positions in another way."""
+    """Models of transformers: of each kind those that keep another state, or count positions in another way."""
     torch.manual_seed(0)
     sizes = dict(
         vocab_size=vocab_size, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20
@@ -277,6 +277,27 @@ def test_an_unknown_token_is_never_predicted_right():
     assert [score_rows(Recorder(3), inputs, ids, unknown)[0].num_correct for unknown in (None, 0)] == [1, 0]
 
 
+def test_a_text_in_halves_of_a_context():
+    """Each target is read anew, with the half before it as its source."""
+    model, half, expected = tx("encoder-decoder", len(SEQ2SEQ)).eval(), 5, []
+    for text in TEXTS:
+        tokens, total = ids_of(SEQ2SEQ, text), 0.0
+        for start in range(0, len(tokens), half):
+            source = [*tokens[max(0, start - half + 1) : start], SEQ2SEQ.eos_token_id]
+            target = tokens[start : start + half]
+            with torch.no_grad():
+                read = dict(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[0, *target[:-1]]]))
+                logits = model(**read).logits[0]
+            total -= sum(log_probability(*each) for each in zip(logits, target, strict=True))
+        expected.append(total)
+    options = dict(task="continuation", context_length=2 * half, batch_size=3)
+    result = evaluate_texts(model, SEQ2SEQ, TEXTS, **options)
+    assert [score.nats for score in result.scores] == pytest.approx(expected, rel=1e-4)
+    assert result.score.num_tokens == sum(len(ids_of(SEQ2SEQ, text)) for text in TEXTS)
+    with pytest.raises(ValueError, match="context_length = 3: must be at least 4"):
+        evaluate_texts(model, SEQ2SEQ, TEXTS, task="continuation", context_length=3)
+
+
 def refused(message: str, model=None, tokenizer=DECODER, texts=TEXTS, **options):
     model = model or Recorder(len(tokenizer))
     with pytest.raises(ValueError, match=message):
@@ -285,20 +306,20 @@ def refused(message: str, model=None, tokenizer=DECODER, texts=TEXTS, **options)
 
 
 def test_what_does_not_fit_is_refused_before_the_first_step():
-    refused("task = 'lm': must be one of causal-lm, masked-lm, seq2seq-lm", task="lm")
+    refused("task = 'lm': must be one of causal-lm, masked-lm, continuation, seq2seq-lm", task="lm")
     refused("batch_size = 0: must be at least 1", batch_size=0)
     refused("context_length = 1: must be at least 2", context_length=1)
     refused("stride = 8: must be at least 1 and at most context_length - 1 = 7", context_length=8, stride=8)
-    refused("stride = 4: has no meaning for masked-lm", task="masked-lm", stride=4)
+    refused("stride = 4 has no effect for masked-lm", task="masked-lm", stride=4)
     refused("no mask token", task="masked-lm")
-    refused("context_length = 2: a window needs room for 2", tokenizer=ENCODER, task="masked-lm", context_length=2)
-    refused("nothing to score: 2 texts have no token", texts=["", ""])
-    refused("nothing to score: 0 texts", texts=[])
+    refused("context_length = 2: must be at least 3, for 2", tokenizer=ENCODER, task="masked-lm", context_length=2)
+    refused("nothing to score: none of the 2 texts has a token", texts=["", ""])
+    refused("nothing to score: none of the 0 texts", texts=[])
     refused("texts is one string", texts="Hello.")
     refused("text 1 is 7: texts must be strings", texts=["a", 7])
     refused(r"text 0 is \('a', 'b'\): texts must be strings", texts=[("a", "b")])
-    refused("gives token .*has a vocabulary of 20: use the tokenizer of the model", model=Recorder(20))
-    refused("Recorder is no encoder-decoder", texts=PAIRS, task="seq2seq-lm")
+    refused("returns token .*has a vocabulary of 20: use the tokenizer of the model", model=Recorder(20))
+    refused("Recorder is not an encoder-decoder", texts=PAIRS, task="seq2seq-lm")
     both = Recorder(len(SEQ2SEQ), is_encoder_decoder=True)
     refused("Recorder is an encoder-decoder", model=both)
     options = dict(model=both, tokenizer=SEQ2SEQ, task="seq2seq-lm")
@@ -316,13 +337,13 @@ def test_a_model_that_sees_what_it_predicts_is_refused():
         if is_decoder:
             evaluate_texts(model, DECODER, TEXTS[:2], task="causal-lm")
         else:
-            refused("BertLMHeadModel is not causal: .*evaluate it as masked-lm", model=model)
+            refused("BertLMHeadModel is not causal, because .*evaluate it with task = 'masked-lm'", model=model)
 
 
 def test_a_broken_model_is_reported():
     model = tx("decoder", len(DECODER))
     model.lm_head.weight.data[3, 3] = math.nan
-    with pytest.raises(ValueError, match="TxDecoderForCausalLM gives NaN"):
+    with pytest.raises(ValueError, match="TxDecoderForCausalLM returns NaN"):
         evaluate_texts(model, DECODER, TEXTS, task="causal-lm")
 
 

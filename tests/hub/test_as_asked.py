@@ -117,7 +117,7 @@ def test_a_repository_is_as_visible_as_is_asked_for(tried: Any) -> None:
     assert len(ways) == 16
     for way in ways:
         there, asked = ("public", "private") if way.endswith("private") else ("private", "public")
-        wanted = f"tester/{there}: is {there} on the Hub, and a {asked} repository is asked for: nothing was pushed."
+        wanted = f"tester/{there}: nothing was pushed, because the repository is {there}, but should be {asked}."
         assert refused[way].startswith(wanted), way
     assert refused["cli"] == 2
     assert not hub.repositories["tester/public"].private
@@ -131,17 +131,27 @@ def test_a_repository_is_as_visible_as_is_asked_for(tried: Any) -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("run: account", "other/model: the token has no right to write there: nothing was pushed."),
-        ("trainer: account", "other/model: the token has no right to write there"),
-        ("folder: account", "other/model: the token has no right to write there"),
-        ("folder: moved", "tester/moved: has been moved to other/moved on the Hub: nothing was pushed"),
-        ("folder: tag", "revision = 'v1': is a tag of tester/tagged; only a branch can be pushed to."),
-        ("folder: commit", f"revision = '{'0' * 40}': is a commit; only a branch can be pushed to."),
-        ("folder: another model", "tester/bert: holds another model, bert BertModel, where hf_tx_decoder"),
-        ("folder: another model, on a new branch", "tester/bert: holds another model"),
-        ("run: another model", "tester/bert: holds another model"),
-        ("trainer: another model", "tester/bert: holds another model"),
-        ("folder: left", "tester/adapter: holds adapter_config.json, which this push would not replace"),
+        ("run: account", "other/model: nothing was pushed, because the token has no write access."),
+        ("trainer: account", "other/model: nothing was pushed, because the token has no write access"),
+        ("folder: account", "other/model: nothing was pushed, because the token has no write access"),
+        ("folder: moved", "tester/moved: nothing was pushed, because the repository has been renamed to other/moved"),
+        ("folder: tag", "revision = 'v1' is a tag of tester/tagged: only a branch can be pushed to."),
+        ("folder: commit", f"revision = '{'0' * 40}' is a commit: only a branch can be pushed to."),
+        (
+            "folder: another model",
+            "tester/bert: nothing was pushed, because the repository contains another model (bert BertModel) than "
+            "the one",
+        ),
+        (
+            "folder: another model, on a new branch",
+            "tester/bert: nothing was pushed, because the repository contains another model",
+        ),
+        ("run: another model", "tester/bert: nothing was pushed, because the repository contains another model"),
+        ("trainer: another model", "tester/bert: nothing was pushed, because the repository contains another model"),
+        (
+            "folder: left",
+            "tester/adapter: nothing was pushed, because the repository contains adapter_config.json, which would",
+        ),
         ("run: strategy", "--hub_strategy checkpoint, --hub_always_push False: a run pushes its result alone"),
         ("run: no push", "--hub_revision: is an option of --push_to_hub; give it, or leave it out."),
     ],

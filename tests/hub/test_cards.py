@@ -16,7 +16,7 @@ def record(**changes: Any) -> RunRecord:
     fields: dict[str, Any] = dict(
         title="small-decoder",
         summary="A decoder of addresses.",
-        task="text-generation",
+        pipeline_tag="text-generation",
         command="hf-tx pretrain --family decoder --text addresses",
         model={"class": "TxDecoderForCausalLM", "parameters": 1234567},
         data=[DataRecord("Addresses", "public domain", "https://example.org", "249 documents")],
@@ -78,14 +78,14 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="holds no loss.png, which the record of the run names"):
+    with pytest.raises(FileNotFoundError, match="has no file loss.png, which the record of the run names"):
         write_card(tmp_path, record(plots={"loss.png": "loss"}))
     assert not list(tmp_path.iterdir())
     record().save(tmp_path)
     stored = json.loads((tmp_path / "run.json").read_text("utf-8"))
     for changes, message in (
-        (dict(colour=1), "holds colour, which no record has"),
-        (dict(data=[{}]), "no record of a"),
+        (dict(colour=1), "has unknown fields: colour"),
+        (dict(data=[{}]), "not the record of a"),
     ):
         (tmp_path / "run.json").write_text(json.dumps(stored | changes))
         with pytest.raises(ValueError, match=message):

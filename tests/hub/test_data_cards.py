@@ -30,7 +30,7 @@ def test_the_readme_of_something_else_is_no_card(text: str, tmp_path: Path) -> N
 
 def test_broken_metadata_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("---\npretty_name: [\n---\n")
-    with pytest.raises(ValueError, match="README.md: its metadata cannot be read"):
+    with pytest.raises(ValueError, match="README.md: the metadata \(YAML between the --- lines\) cannot be read"):
         read_data_card(tmp_path)
 
 

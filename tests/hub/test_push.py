@@ -124,7 +124,7 @@ def test_a_wrong_token_is_refused_and_makes_nothing(pushed: Any) -> None:
 def test_a_folder_is_checked_before_it_is_pushed(pushed: Any) -> None:
     hub, found = pushed
     assert "nothing was pushed" in found["refused"]
-    assert "card: README.md: is not there" in found["refused"]
+    assert "card: README.md: is missing" in found["refused"]
     # Made by the first push that was right, and private as it asked.
     assert hub.repositories["tester/by-folder"].private
 

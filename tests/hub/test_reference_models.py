@@ -43,7 +43,11 @@ def check(folder: Path, scratch: Path, parent: Path = ROOT) -> None:
     left = {path.name for path in folder.iterdir()} - {"README.md", "run.json", *record.plots}
     assert not left, f"{folder}: {left} belong to no card"
     card = ModelCard.load(folder / "README.md").data
-    assert (card.library_name, card.pipeline_tag, card.model_name) == ("transformers", record.task, record.title)
+    assert (card.library_name, card.pipeline_tag, card.model_name) == (
+        "transformers",
+        record.pipeline_tag,
+        record.title,
+    )
     assert [found.metric_value for found in card.eval_results] == [result.value for result in record.results]
     program, command, settings = shlex.split(record.command)
     assert program == "hf-tx"
@@ -61,7 +65,7 @@ def card(tmp_path: Path) -> Path:
     record = RunRecord(
         title="A decoder",
         summary="It goes on.",
-        task="text-generation",
+        pipeline_tag="text-generation",
         command="hf-tx pretrain scripts/reference/decoder.yaml",
         model={"parameters": 1234567},
         data=[DataRecord("Addresses", "public domain")],

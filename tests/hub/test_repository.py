@@ -55,50 +55,74 @@ def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Pa
 
 
 FAULTS = {
-    "weights_gone": (without("model.safetensors"), "weights: config.json: does not load: "),
+    "weights_gone": (without("model.safetensors"), "weights: config.json: the model cannot be loaded: "),
     "weights_cut": (
         lambda folder: (folder / "model.safetensors").write_bytes(b"half"),
-        "files: model.safetensors: is broken, perhaps cut off: ",
+        "files: model.safetensors: is broken or incomplete: ",
     ),
     "weights_missing": (
         tensors(lambda held: held.pop("model.norm.weight")),
-        "weights: model.safetensors: tensors are missing: model.norm.weight",
+        "weights: model.safetensors: tensors of the model are missing: model.norm.weight",
     ),
     "weights_left_over": (
         tensors(lambda held: held.update(spare=torch.zeros(2))),
-        "weights: model.safetensors: tensors have no place in the model: spare",
+        "weights: model.safetensors: tensors are not used by the model: spare",
     ),
-    "config_cut": (written("config.json", "{"), "files: config.json: is broken, perhaps cut off: "),
-    "tokenizer_broken": (written("tokenizer_config.json", "{}"), "files: tokenizer_config.json: does not load: "),
-    "no_class": (config(architectures=["Nothing"]), "weights: config.json: architectures = ['Nothing']: names no"),
-    "code_gone": (without("modeling_decoder.py"), "code: modeling_decoder.py: auto_map['AutoModel'] names it, and"),
+    "config_cut": (written("config.json", "{"), "files: config.json: is broken or incomplete: "),
+    "tokenizer_broken": (
+        written("tokenizer_config.json", "{}"),
+        "files: tokenizer_config.json: the tokenizer cannot be loaded: ",
+    ),
+    "no_class": (
+        config(architectures=["Nothing"]),
+        "weights: config.json: architectures = ['Nothing']: the class is not",
+    ),
+    "code_gone": (
+        without("modeling_decoder.py"),
+        "code: modeling_decoder.py: auto_map['AutoModel'] names this file, but",
+    ),
     "import_gone": (without("norms.py"), "norms.py"),
-    "code_broken": (written("modeling_decoder.py", "class :"), "code: modeling_decoder.py: cannot be read with what"),
+    "code_broken": (
+        written("modeling_decoder.py", "class :"),
+        "code: modeling_decoder.py: the file, or a file that it imports, cannot be read",
+    ),
     "class_gone": (
         config(auto_map={"AutoModel": "block.TxBlok"}),
-        "code: block.py: auto_map['AutoModel'] names TxBlok, not defined there.",
+        "code: block.py: auto_map['AutoModel'] names TxBlok, which the file does not define.",
     ),
-    "no_card": (without("README.md"), "card: README.md: is not there: a model without a card cannot be judged."),
-    "no_licence": (card("library_name: transformers"), "card: README.md: front matter names no license: add one"),
-    "no_yaml": (card("license: [apache"), "card: README.md: its front matter cannot be read: "),
-    "tags": (card("license: mit\ntags: text"), "card: README.md: front matter: tags = 'text' must be a list."),
+    "no_card": (
+        without("README.md"),
+        "card: README.md: is missing: write a model card with metadata (license) and a description of the model.",
+    ),
+    "no_licence": (card("library_name: transformers"), "card: README.md: the metadata has no license: add one"),
+    "no_yaml": (
+        card("license: [apache"),
+        "card: README.md: the metadata (YAML between the --- lines) cannot be read: ",
+    ),
+    "tags": (card("license: mit\ntags: text"), "card: README.md: metadata: tags = 'text' must be a list."),
     "base_model": (
         card("license: mit\nbase_model: /home/me/model"),
-        "card: README.md: front matter: base_model = '/home/me/model' is no name of a repository: ",
+        "card: README.md: metadata: base_model = '/home/me/model' is not the name of a repository: ",
     ),
-    "token": (written("notes.txt", "hf_" + "a" * 34), "secrets: notes.txt: holds a token of the Hub: take it out"),
+    "token": (written("notes.txt", "hf_" + "a" * 34), "secrets: notes.txt: contains a token of the Hub: remove it"),
     "private_key": (
         written("key", "-----BEGIN RSA PRIVATE KEY-----"),
-        "secrets: key: holds a private key: take it out, and revoke it.",
+        "secrets: key: contains a private key: remove it, and revoke it.",
     ),
-    "pickle": (written("training_args.bin", ""), "pickles: training_args.bin: is a pickle, which runs code when it"),
+    "pickle": (
+        written("training_args.bin", ""),
+        "pickles: training_args.bin: is a pickle, which can run code when it",
+    ),
 }
 
 
 def test_a_saved_model_with_a_card_is_right(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_repository(good) == []
     assert main(["check", "repo", str(good)]) == 0
-    assert capsys.readouterr().out == f"{good}: weights, code, card, secrets and pickles are right.\n"
+    assert (
+        capsys.readouterr().out
+        == f"{good}: no problems in files, weights, code and card; no secrets and no pickles.\n"
+    )
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -124,4 +148,4 @@ def test_what_is_not_pushed_is_not_looked_at(good: Path, tmp_path: Path) -> None
 
 def test_a_folder_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "repo", str(tmp_path)]) == 2
-    assert f"{tmp_path}: holds no config.json, so it is no model." in capsys.readouterr().err
+    assert f"{tmp_path} is not the folder of a model: it has no config.json." in capsys.readouterr().err

@@ -352,12 +352,14 @@ def test_a_foreign_backend_keeps_padding_chunks_and_causality(family, position_t
 def test_a_mask_of_the_caller_is_refused_for_foreign_backends():
     with registered("acme_fast", Recorder(), eager_mask):
         model = build("decoder", "acme_fast")
-        with pytest.raises(ValueError, match="takes no 4-D attention_mask; use one of 'eager'"):
+        with pytest.raises(ValueError, match="does not support a 4-D attention_mask; use one of 'eager'"):
             states(model, tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
 
 
 def test_a_mask_of_the_caller_is_refused_for_flash(flash):
-    with pytest.raises(ValueError, match="'flash_attention_2' takes no 4-D attention_mask; use one of 'eager'"):
+    with pytest.raises(
+        ValueError, match="'flash_attention_2' does not support a 4-D attention_mask; use one of 'eager'"
+    ):
         states(build("decoder", "flash_attention_2"), tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4).bool())
 
 
@@ -422,7 +424,7 @@ def _no_cache(family):
 def test_flash_with_a_cache(parts, masked, cache, flash):
     model = build("decoder", "flash_attention_2", mixers="sliding,full")
     if cache == "static" and not masked:
-        # The library's flash functions would read the empty slots as well.
+        # transformers' flash functions would read the empty slots as well.
         with pytest.raises(ValueError, match="with a static cache needs a 2-D attention_mask"):
             states(model, tokens(1, 4), cache=StaticCache(config=model.config, max_cache_len=14))
         return
@@ -453,12 +455,12 @@ def test_flash_generates_what_eager_does(cache, flash):
 @pytest.mark.parametrize("length", [1, 5, 13])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_flash_with_a_padded_source(side, length, flash):
-    """The library unpads the queries by the mask of the keys, so that only a single query comes out right."""
+    """transformers unpads the queries by the mask of the keys, so that only a single query comes out right."""
     model, eager = build("encoder_decoder", "flash_attention_2"), shared("encoder_decoder")
     source, mask = padded(ROWS, side, extra=1)
     target = tokens(3, length)
     if length > 1:
-        with pytest.raises(ValueError, match="flash_attention_2 cannot attend to a padded source"):
+        with pytest.raises(ValueError, match="flash_attention_2 does not support padding in the source"):
             states(model, target, source=source, source_mask=mask)
         model.set_attn_implementation({"decoder": "sdpa"})
     expected = states(eager, target, source=source, source_mask=mask)
@@ -483,7 +485,7 @@ def test_flash_isolates_the_documents_of_one_row(family, flash):
         dict(input_ids=row, position_ids=positions, attention_mask=torch.ones_like(row)),
         dict(input_ids=two, seq_idx=(positions == 0).cumsum(-1).expand(2, -1)),
     ):
-        with pytest.raises(ValueError, match="isolates packed documents only in a batch of one row"):
+        with pytest.raises(ValueError, match="only isolates packed documents in a batch of one row"):
             states(model, **inputs)
 
 
@@ -492,7 +494,7 @@ def test_flash_does_not_go_on_with_a_packed_row(flash):
     row, positions = tokens(1, 9), torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
     with torch.no_grad():
         cache = model(row[:, :6], position_ids=positions[:, :6], use_cache=True).cache
-        with pytest.raises(ValueError, match="isolates packed documents only"):
+        with pytest.raises(ValueError, match="only isolates packed documents"):
             model(row[:, 6:], position_ids=positions[:, 6:], cache=cache)
 
 
@@ -502,7 +504,7 @@ def test_flash_does_not_go_on_with_a_packed_row(flash):
     ids=["later", "spread", "repeated"],
 )
 def test_flash_with_positions_of_the_caller(positions, flash):
-    """The library takes any positions that do not count up for packed documents; here documents begin at 0."""
+    """transformers takes any positions that do not count up for packed documents; here documents begin at 0."""
     model, eager = build("decoder", "flash_attention_2"), shared("decoder")
     inputs = dict(position_ids=torch.tensor([positions]), use_cache=False)
     assert_close(states(model, tokens(1, 9), **inputs), states(eager, tokens(1, 9), **inputs))
@@ -527,12 +529,12 @@ def test_flash_without_the_package_is_refused_by_the_library():
 
 @pytest.fixture
 def kernel(monkeypatch):
-    """A kernel from the Hub, as far as the library's loader is concerned."""
+    """A kernel from the Hub, as far as transformers' loader is concerned."""
     recorder = Recorder()
 
     def load(name, *args, **kwargs):
         AttentionInterface.register(name, recorder)
-        # The mask function that the library registers for kernels; eager's, since the recorder computes like it.
+        # The mask function that transformers registers for kernels; eager's, since the recorder computes like it.
         AttentionMaskInterface.register(name, eager_mask)
 
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", load)
@@ -731,7 +733,7 @@ def test_attention_weights(family, backend, how, warnings_of_the_stack):
     flags = {"output_attentions": True} if how == "call" else {}
     if how == "config":
         if backend != "eager":
-            # The library itself refuses this flag on a config whose backend has no weights, or passes it on.
+            # transformers itself refuses this flag on a config whose backend has no weights, or passes it on.
             with contextlib.suppress(ValueError):
                 for config in (model.config, *(getattr(model.config, name) for name in model.config.sub_configs)):
                     config.output_attentions = True
@@ -791,13 +793,13 @@ def test_weights_of_layers_that_are_computed_again(reentrant):
 def test_weights_are_refused_where_the_backend_cannot_change():
     model = build("decoder", "sdpa")
     masks = model.create_masks_for_generate(model.config, torch.zeros(1, 5, 24), None, None)
-    with pytest.raises(ValueError, match="gives no attention weights"):
+    with pytest.raises(ValueError, match="does not return attention weights"):
         model(tokens(1, 5), attention_mask=masks, output_attentions=True)
 
 
 def test_a_failing_call_leaves_the_backend_as_it_was():
     model = build("decoder", "sdpa")
-    with pytest.raises(ValueError, match="attention_mask has shape"):
+    with pytest.raises(ValueError, match="attention_mask has the shape"):
         model(tokens(1, 5), attention_mask=torch.ones(1, 1, 3, 3).bool(), output_attentions=True)
     assert in_use(model) == ["sdpa"]
 
@@ -870,7 +872,7 @@ def test_flex_at_all_lengths_in_one_process(family, position_type):
 
 
 def test_all_mask_functions_of_the_library_are_known():
-    """A backend that the library adds needs a line in the rules, or it is refused features that it has."""
+    """A backend that transformers adds needs a line in the rules, or it is refused features that it has."""
     assert set(ALL_MASK_ATTENTION_FUNCTIONS.keys()) == {*BACKENDS, *FLASH, "tiled", "banded"}
 
 

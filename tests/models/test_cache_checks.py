@@ -40,7 +40,7 @@ def test_another_source(make, backend, cross_mixer):
     cache = make(model)
     assert_close(states(model, target[:, :3], source=first, cache=cache, use_cache=True), expected[:, :3])
     for source in (other, torch.cat((first[:, :-1], other[:, -1:]), dim=1), first[:, :6], tokens(2, 9)):
-        with pytest.raises(ValueError, match="filled from another source.*Begin with a new cache"):
+        with pytest.raises(ValueError, match="filled with other encoder_hidden_states.*Begin with a new cache"):
             states(model, target[:, 3:], source=source, cache=cache, use_cache=True)
     # The same source, encoded once more; its states; and none.
     assert_close(states(model, target[:, 3:4], source=first, cache=cache, use_cache=True), expected[:, 3:4])
@@ -76,7 +76,7 @@ def test_the_source_follows_the_rows_of_its_cache(make, cross_mixer):
     cache.reorder_cache(order)
     assert_close(go_on(cache, encoded[order], target[order, 3:]), expected[order, 3:])
     rebuilt = EncoderDecoderCache(cache.self_attention_cache, cache.cross_attention_cache)
-    with pytest.raises(ValueError, match="filled from another source"):
+    with pytest.raises(ValueError, match="filled with other encoder_hidden_states"):
         go_on(rebuilt, -encoded[order], target[order, 3:])
     if make is dynamic:
         for change, rows in (("batch_select_indices", [1]), ("batch_repeat_interleave", [0, 0, 1, 1])):
@@ -102,7 +102,7 @@ def test_the_mask_of_another_source(make):
     with torch.no_grad():
         encoded = model.encoder(tokens(2, 7))
     mask = torch.ones(2, 6, dtype=torch.long)
-    with pytest.raises(ValueError, match="mask of the source covers 6 tokens, and the encoder's states are 7"):
+    with pytest.raises(ValueError, match="mask of the source has 6 tokens, but encoder_hidden_states has 7"):
         states(model, tokens(2, 3), source=None, encoder_outputs=encoded, source_mask=mask, cache=make(model))
 
 
@@ -114,7 +114,7 @@ def test_another_number_of_rows(mixers, make, family):
     cache = make(model)
     states(model, tokens(1, 3), cache=cache, use_cache=True)
     for rows in (2, 3):
-        with pytest.raises(ValueError, match=f"cache holds 1 rows and the input has {rows}"):
+        with pytest.raises(ValueError, match=f"cache has 1 rows, but the input has {rows}"):
             states(model, tokens(rows, 1), cache=cache, use_cache=True)
 
 
@@ -134,14 +134,14 @@ def test_another_model(make):
     small, other = shared("decoder"), shared("decoder", head_dim=4)
     cache = make(small)
     states(small, tokens(2, 3), cache=cache, use_cache=True)
-    with pytest.raises(ValueError, match="heads of 8 features and the model of 4: it belongs to another model"):
+    with pytest.raises(ValueError, match="heads of 8 features, but the model of 4: it belongs to another model"):
         states(other, tokens(2, 1), cache=cache, use_cache=True)
     grouped = shared("decoder", num_key_value_heads=1)
-    with pytest.raises(ValueError, match=r"cache has \d key heads and the model 1: it belongs to another model"):
+    with pytest.raises(ValueError, match=r"cache has \d key heads, but the model has 1: it belongs to another model"):
         states(grouped, tokens(2, 1), cache=cache, use_cache=True)
     deep = shared("decoder", num_hidden_layers=3)
     for cache, model, found, wanted in ((make(deep), small, 3, 2), (make(small), deep, 2, 3)):
-        with pytest.raises(ValueError, match=f"cache has {found} layers and the model {wanted}"):
+        with pytest.raises(ValueError, match=f"cache has {found} layers, but the model has {wanted}"):
             states(model, tokens(2, 3), cache=cache, use_cache=True)
 
 
@@ -168,7 +168,7 @@ def test_a_static_cache_without_room(mixers, sizes):
         states(model, part, cache=cache, use_cache=True)
     held = sum(sizes[:-1])
     with pytest.raises(
-        ValueError, match=f"room for 5 tokens; it holds {held}, and the input has {sizes[-1]}: .* >= 6"
+        ValueError, match=f"space for 5 tokens, of which {held} are used, but the input has {sizes[-1]}: .* >= 6"
     ):
         states(model, last, cache=cache, use_cache=True)
 
@@ -176,7 +176,7 @@ def test_a_static_cache_without_room(mixers, sizes):
 def test_generate_says_that_a_static_cache_has_no_room():
     model = shared("decoder", "sdpa", "lm")
     cache = StaticCache(model.config, max_cache_len=5)
-    with pytest.raises(ValueError, match="room for 5 tokens; it holds 5, and the input has 1"):
+    with pytest.raises(ValueError, match="space for 5 tokens, of which 5 are used, but the input has 1"):
         model.generate(tokens(1, 3), cache=cache, max_new_tokens=8, eos_token_id=None, do_sample=False)
 
 
@@ -203,5 +203,5 @@ def test_a_mask_with_a_static_cache(mixers, backend):
             inputs = dict(attention_mask=covered, cache=cache, use_cache=True)
             parts.append(states(model, batch[:, done - size : done], **inputs))
         assert_close(torch.cat(parts, dim=1)[mask.bool()], expected[mask.bool()])
-    with pytest.raises(ValueError, match="covers 1 tokens, but the cache holds 9 and the input 1"):
+    with pytest.raises(ValueError, match="has 1 tokens, but the cache contains 9 and the input 1"):
         states(model, batch[:, :1], attention_mask=mask[:, :1], cache=cache, use_cache=True)

@@ -238,7 +238,7 @@ def test_static_decoding_with_generated_code(family):
         ("decoder", "sliding,full", 2),
         pytest.param("decoder", "full", 1, marks=SLOW),
         pytest.param("encoder_decoder", "full", 1, marks=SLOW),
-        # The decoder's text starts within the window, and the library's static cache branches on whether it is full.
+        # The decoder's text starts within the window, and transformers' static cache branches on whether it is full.
         pytest.param("encoder_decoder", "sliding,full", 3, marks=SLOW),
     ],
 )
@@ -377,7 +377,7 @@ def test_compiled_flex_equals_eager_at_all_lengths():
 
 @SLOW
 def test_a_whole_model_with_flex_is_one_graph():
-    """With masks made ahead: torch 2.13 warns where the library makes them, which Dynamo cannot trace."""
+    """With masks made ahead: torch 2.13 warns where transformers makes them, which Dynamo cannot trace."""
     model = build("decoder", "flex_attention", mixers="sliding,full")
     batch = tokens(2, 7)
     masks = model.create_masks_for_generate(model.config, model.embed_tokens(batch), None, None)

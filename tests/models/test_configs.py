@@ -268,7 +268,7 @@ def test_the_settings_of_the_caller_stay_as_they_are(family: str) -> None:
 
 @pytest.mark.parametrize("way", ["json file", "file"])
 def test_infinity_survives_a_file(way: str, tmp_path: Path) -> None:
-    """JSON has no such number, and the library has a spelling of its own for it."""
+    """JSON has no such number, and transformers has a spelling of its own for it."""
     config = make("decoder", origin={"config": {"logit_cap": math.inf}})
     assert WAYS[way](config, tmp_path).origin == {"config": {"logit_cap": math.inf}}
 

@@ -344,13 +344,13 @@ def test_a_mask_that_does_not_cover_the_cache_is_refused():
     row = tokens(1, 6)
     with torch.no_grad():
         cache = model(row[:, :4], use_cache=True).cache
-        with pytest.raises(ValueError, match="covers 2 tokens, but the cache holds 4 and the input 2"):
+        with pytest.raises(ValueError, match="has 2 tokens, but the cache contains 4 and the input 2"):
             model(row[:, 4:], attention_mask=torch.ones(1, 2, dtype=torch.long), cache=cache)
 
 
 def test_positions_of_another_length_are_refused():
     for family in ("decoder", "encoder"):
-        with pytest.raises(ValueError, match="position_ids has 1 positions, the input 4"):
+        with pytest.raises(ValueError, match="position_ids has 1 positions, but the input has 4"):
             states(shared(family), tokens(1, 4), position_ids=torch.zeros(1, 1, dtype=torch.long))
 
 
@@ -361,7 +361,7 @@ def test_an_encoder_takes_no_cache():
 
 def test_a_state_is_not_read_from_a_cache_of_keys():
     for cache in (DynamicCache(), DynamicCache(config=shared("decoder").config)):
-        with pytest.raises(ValueError, match="layer 0 keeps a state of constant size, but the cache"):
+        with pytest.raises(ValueError, match="layer 0 needs a state of constant size, but the cache"):
             states(shared("decoder", mixers="retention"), tokens(1, 4), cache=cache)
 
 

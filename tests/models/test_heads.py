@@ -75,7 +75,7 @@ def test_a_last_token_that_nothing_names_is_refused() -> None:
     model = head("decoder", "ForSequenceClassification")
     batch = tokens(2, 5)
     embeds = model.get_input_embeddings()(batch)
-    with pytest.raises(ValueError, match="2 rows, and nothing says which tokens are padding"):
+    with pytest.raises(ValueError, match="2 rows, but it is not known which tokens are padding"):
         model(inputs_embeds=embeds)
     expected = model(input_ids=batch).logits
     assert_close(model(inputs_embeds=embeds, attention_mask=torch.ones_like(batch)).logits, expected)
@@ -100,7 +100,7 @@ def test_a_chunk_after_the_end_of_a_text_is_refused() -> None:
     model = head("decoder", "ForSequenceClassification")
     batch, mask = padded([tokens(9), tokens(5, seed=1)], "right")
     first = model(input_ids=batch[:, :5], attention_mask=mask[:, :5], use_cache=True)
-    with pytest.raises(ValueError, match=r"rows \[1\] have no real token in this call"):
+    with pytest.raises(ValueError, match=r"rows \[1\] only have padding in this call"):
         model(input_ids=batch[:, 5:], attention_mask=mask, cache=first.cache)
 
 

@@ -37,7 +37,7 @@ class HalfSet(Scale):
 
 
 class Replaced(HalfSet):
-    """Its initialiser sets a buffer past what the library sees, so that it would overwrite what a checkpoint has."""
+    """Its initialiser sets a buffer past what transformers sees, so that it would overwrite what a checkpoint has."""
 
     def init_parameters(self) -> None:
         super().init_parameters()
@@ -58,9 +58,7 @@ def test_what_nothing_sets_is_refused(family: str, norm: type, unset: str, tmp_p
     model = build(family, norm_type="rmsnorm")
     model.save_pretrained(tmp_path)
     with registered(NORMS, "mine", Norm(norm)):
-        message = (
-            rf"nothing initialises {unset} of .*layers\.0\.mixer_norm \({norm.__name__}\), .* init_parameters\(\)"
-        )
+        message = rf"{unset} of .*layers\.0\.mixer_norm \({norm.__name__}\) is not initialized, .* init_parameters\(\)"
         with pytest.raises(ValueError, match=message):
             build(family, norm_type="mine")
         changes = {"norm_type": "mine"}
@@ -83,7 +81,7 @@ def test_what_is_set_is_right_after_a_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.RNN, nn.LSTM, nn.PReLU, nn.Conv1d, nn.BatchNorm1d, nn.MultiheadAttention])
 def test_layers_of_torch_need_no_initialiser(kind: Any) -> None:
-    """Those that the library draws, and those that draw themselves; also where a load has switched torch off."""
+    """Those that transformers draws, and those that draw themselves; also where a load has switched torch off."""
 
     class Layer(nn.Module):
         def __init__(self, config: Any) -> None:
@@ -112,7 +110,7 @@ def test_a_layer_of_torch_that_nobody_draws_is_refused() -> None:
             super().__init__()
             self.layer = nn.Bilinear(2, 2, 2)
 
-    message = r"nothing initialises weight, bias of layers\.0\.mlp\.layer \(Bilinear\)"
+    message = r"weight, bias of layers\.0\.mlp\.layer \(Bilinear\) is not initialized"
     with registered(FEED_FORWARDS, "mine", FeedForward(Layer)), pytest.raises(ValueError, match=message):
         build("decoder", ffn_type="mine")
 

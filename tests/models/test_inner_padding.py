@@ -230,7 +230,7 @@ def test_a_conversation_of_two_turns_goes_on_with_a_cache_of_all_tokens(mixers, 
             model.generate(text, max_new_tokens=6, **arguments).sequences[:, -6:], together[idx : idx + 1]
         )
     if "sliding" in mixers:
-        with pytest.raises(ValueError, match=r"Begin the first turn with cache=DynamicCache\(\), in generate\(\) too"):
+        with pytest.raises(ValueError, match=r"Pass cache=DynamicCache\(\) in the first call, also to generate\(\)"):
             answers(None)
     else:
         assert torch.equal(answers(None), together)

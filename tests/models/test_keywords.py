@@ -65,8 +65,8 @@ def test_a_document_given_by_its_border_is_no_target_of_the_one_before_it():
 @pytest.mark.parametrize(
     ("borders", "rows", "message"),
     [
-        ([0, 4, 9], 1, "cu_seq_lens_q ends at 9, and the input has 1 rows of 10 tokens"),
-        ([0, 10, 20], 2, "cu_seq_lens_q ends at 20, and the input has 2 rows of 10 tokens"),
+        ([0, 4, 9], 1, "cu_seq_lens_q ends at 9, but the input has 1 rows of 10 tokens"),
+        ([0, 10, 20], 2, "cu_seq_lens_q ends at 20, but the input has 2 rows of 10 tokens"),
     ],
 )
 def test_borders_that_do_not_fit_are_refused(borders, rows, message):
@@ -77,7 +77,7 @@ def test_borders_that_do_not_fit_are_refused(borders, rows, message):
 def test_positions_that_contradict_the_borders_are_refused():
     _, batch = flattened(position_ids_start=2)
     del batch["labels"]
-    with pytest.raises(ValueError, match="cu_seq_lens_q and position_ids disagree"):
+    with pytest.raises(ValueError, match="cu_seq_lens_q and position_ids contradict each other"):
         states(shared("decoder"), **batch)
 
 
@@ -90,12 +90,14 @@ def test_borders_with_a_filled_cache_need_positions():
 
 @pytest.mark.parametrize("name", ["cu_seq_lens_q", "cu_seq_lens_k"])
 def test_an_encoder_decoder_refuses_borders(name):
-    with pytest.raises(ValueError, match=f"{name}: encoder-decoders take no packed documents"):
+    with pytest.raises(ValueError, match=f"{name}: encoder-decoders do not support packed documents"):
         states(shared("encoder_decoder"), tokens(1, 4), **{name: torch.tensor([0, 2, 4])})
 
 
 def test_an_encoder_decoder_refuses_another_direction():
-    with pytest.raises(ValueError, match="is_causal: the encoder of an encoder-decoder is bidirectional"):
+    with pytest.raises(
+        ValueError, match="is_causal cannot be set: the encoder of an encoder-decoder is bidirectional"
+    ):
         states(shared("encoder_decoder"), tokens(1, 4), is_causal=False)
 
 
@@ -121,7 +123,7 @@ def test_a_misspelt_name_is_refused(family, head, name, nearest):
 
 
 def test_a_name_like_no_other_lists_what_there_is():
-    with pytest.raises(TypeError, match=r"'xyz'.*it takes attention_mask, cache, input_ids"):
+    with pytest.raises(TypeError, match=r"'xyz'.*it accepts attention_mask, cache, input_ids"):
         shared("decoder")(tokens(1, 3), xyz=1)
 
 
@@ -146,9 +148,9 @@ def test_a_backend_takes_what_it_names(monkeypatch):
         model = build("decoder", "acme_strong")
         model(tokens(1, 3), strength=3)
         assert seen == [3, 3]
-        with pytest.raises(TypeError, match=r"'strengths'.*attn_implementation='acme_strong' does not read"):
+        with pytest.raises(TypeError, match=r"'strengths'.*attn_implementation='acme_strong' does not accept"):
             model(tokens(1, 3), strengths=3)
-        # Of one that is only in the library's tables, nothing is known.
+        # Of one that is only in transformers' tables, nothing is known.
         del DECLARED["acme_strong"]
         model(tokens(1, 3), other=3)
     finally:
@@ -180,5 +182,7 @@ def test_the_places_of_older_loops_are_those_of_the_cache(family, head):
         output = call(text[:, 4:], cache, cache_position=torch.arange(4, 6))
         assert_close(output[0], expected[:, 4:])
         for wrong in (torch.arange(2), torch.tensor([6, 8])):
-            with pytest.raises(ValueError, match=f"cache_position begins at {wrong[0]}, and the cache holds 6 tokens"):
+            with pytest.raises(
+                ValueError, match=f"cache_position begins at {wrong[0]}, but the cache contains 6 tokens"
+            ):
                 call(text[:, :2], cache, cache_position=wrong)

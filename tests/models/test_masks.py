@@ -419,7 +419,7 @@ def test_flash_isolates_documents_of_one_plain_row_only(rows, mask, cached, refu
     documents = find_documents(torch.tensor([[0, 1, 2, 0, 1]]), given, inputs, past=0, looks=True)
     for backend in ("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2"):
         if refused:
-            with pytest.raises(ValueError, match="isolates packed documents only in a batch of one row"):
+            with pytest.raises(ValueError, match="only isolates packed documents in a batch of one row"):
                 check_packing(backend, inputs, given, cached, documents)
         else:
             check_packing(backend, inputs, given, cached, documents)
@@ -440,7 +440,7 @@ def test_flash_isolates_documents_of_one_plain_row_only(rows, mask, cached, refu
 )
 def test_an_encoder_decoder_refuses_packed_documents(inputs):
     model = shared("encoder_decoder")
-    with pytest.raises(ValueError, match="take no packed documents"):
+    with pytest.raises(ValueError, match="do not support packed documents"):
         model(input_ids=tokens(1, 6), decoder_input_ids=tokens(1, 6), **inputs)
 
 
@@ -595,7 +595,7 @@ def test_a_mask_that_fits_no_layer_of_two_kinds_is_refused():
     batch = tokens(1, 9)
     with torch.no_grad():
         cache = model(batch[:, :8], use_cache=True).cache
-        with pytest.raises(ValueError, match="attention_mask has shape"):
+        with pytest.raises(ValueError, match="attention_mask has the shape"):
             model(batch[:, 8:], attention_mask=torch.ones(1, 1, 1, 9).bool(), cache=cache)
 
 

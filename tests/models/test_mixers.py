@@ -215,7 +215,7 @@ def test_a_strong_decay_overflows_nowhere():
 
 def test_the_delta_rule_takes_no_decay_by_feature():
     inputs = recurrence_inputs(4, "feature", delta=True)
-    with pytest.raises(ValueError, match="one decay a head"):
+    with pytest.raises(ValueError, match="one decay per head"):
         recurrence(**inputs)
 
 
@@ -379,7 +379,7 @@ def test_torch_compile_of_a_kernel_is_refused_and_of_a_step_is_not():
     layer = build("decoder", mixers="lstm").layers[0].mixer.eval()
     states = torch.randn(2, 4, 24)
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match="cannot trace"):
+    with pytest.raises(Exception, match="does not support"):
         compiled(states)
     with torch.no_grad():
         assert_close(compiled(states[:, :1])[0], layer(states[:, :1])[0])
@@ -446,13 +446,16 @@ def test_gradients_flow_through_a_dynamic_state():
     [
         (dict(mixers="lstm", position_type="rope"), ("position_type = 'rope'", "no layer is attention", "lstm")),
         (dict(mixers="delta", position_type="alibi"), ("position_type = 'alibi'", "no layer is attention")),
-        (dict(mixers="delta", attn_logit_softcapping=3.0), ("attn_logit_softcapping = 3.0", "no layer has scores")),
+        (
+            dict(mixers="delta", attn_logit_softcapping=3.0),
+            ("attn_logit_softcapping = 3.0", "no layer has attention scores"),
+        ),
         (
             dict(mixers="delta", per_layer_config={1: {"attention_scale": 0.3}}),
-            ("attention_scale = 0.3", "no layer has scores"),
+            ("attention_scale = 0.3", "no layer has attention scores"),
         ),
-        (dict(mixers="gru", attention_sinks=True), ("attention_sinks = True", "no layer has scores")),
-        (dict(mixers="gru", qk_norm=True), ("qk_norm = True", "no layer has scores")),
+        (dict(mixers="gru", attention_sinks=True), ("attention_sinks = True", "no layer has attention scores")),
+        (dict(mixers="gru", qk_norm=True), ("qk_norm = True", "no layer has attention scores")),
         (dict(mixers="dilated"), ("sliding_window", "must be set", "dilated")),
         (dict(mixers="chunked", mixer_options={"chunked": {"chunk_size": 0}}), ("chunk_size = 0", "at least 1")),
         (dict(mixers="chunked", mixer_options={"chunked": {"chunk_sise": 4}}), ("chunk_sise", "chunk_size")),
@@ -494,7 +497,7 @@ def test_only_attention_takes_the_positions_of_scores():
 
 def test_what_has_no_scores_takes_no_mask_of_them_and_gives_no_weights():
     model = build("decoder", mixers="delta")
-    with pytest.raises(ValueError, match="no scores to mask"):
+    with pytest.raises(ValueError, match="is not attention, so attention_mask"):
         model(tokens(1, 4), attention_mask=torch.ones(1, 1, 4, 4, dtype=torch.bool))
     assert model(tokens(1, 4), output_attentions=True).attentions == ()
     hybrid = build("decoder", mixers="delta,full")
@@ -642,15 +645,13 @@ def test_a_first_state_from_nowhere_is_refused():
     with pytest.raises(StrictDataclassError, match="initial_state = 'last': is unknown. Known: zero, encoder"):
         hf_tx.TxDecoderConfig(mixers="gru", initial_state="last")
     for changes in (dict(initial_state="encoder"), dict(cross_mixer="additive")):
-        with pytest.raises(ValueError, match="needs an encoder, and this decoder stands alone"):
+        with pytest.raises(ValueError, match="needs an encoder, but this decoder has none"):
             hf_tx.TxDecoderForCausalLM(config_of("decoder", mixers="gru", **changes))
     config = config_of("encoder_decoder", mixers="gru")
     config.decoder.initial_state = "encoder"
     model = hf_tx.TxEncoderDecoderModel(config)
     mask = torch.ones(2, 1, 4, 7, dtype=torch.bool)
-    with pytest.raises(
-        ValueError, match=r"initial_state = 'encoder' takes the padding .* not the shape \(2, 1, 4, 7\)"
-    ):
+    with pytest.raises(ValueError, match=r"initial_state = 'encoder' needs a mask .* not \(2, 1, 4, 7\)"):
         model.decoder(tokens(2, 4), encoder_hidden_states=torch.randn(2, 7, 24), encoder_attention_mask=mask)
 
 
@@ -704,7 +705,7 @@ def test_weights_of_a_layer_may_have_any_dtype():
 
 def test_a_mask_of_other_rows_and_an_empty_input_are_refused():
     model = build("decoder", mixers="lstm,full")
-    with pytest.raises(ValueError, match="attention_mask has 1 rows, the input 2"):
+    with pytest.raises(ValueError, match="attention_mask has 1 rows, but the input has 2"):
         model(tokens(2, 4), attention_mask=torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(ValueError, match="no tokens"):
         model(tokens(2, 4)[:, :0])

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Every position scheme against the formula that it is named after, or against the library's own computation of it."""
+"""Every position scheme against the formula that it is named after, or against transformers' own computation of it."""
 
 import logging
 import math
@@ -69,7 +69,7 @@ def test_sinusoids_have_no_last_position():
 def refuses(**numbers):
     """The message names the position and the limit."""
     return pytest.raises(
-        ValueError, match=r"position 16 is past the table .*max_position_embeddings = 16, .* and this one has 17\."
+        ValueError, match=r"position 16 is beyond the table .*max_position_embeddings = 16, but this text has 17 "
     )
 
 

@@ -242,7 +242,7 @@ def test_saving_again_writes_the_same(family: str, tmp_path: Path) -> None:
         first, second = ((tmp_path / folder / name).read_bytes() for folder in ("first", "second"))
         if name == "config.json":
             first, second = json.loads(first), json.loads(second)
-            for stack in ("encoder", "decoder"):  # where the library notes the dtype on loading
+            for stack in ("encoder", "decoder"):  # where transformers notes the dtype on loading
                 second.get(stack, {}).pop("dtype", None)
         assert first == second, name
 
@@ -388,7 +388,7 @@ def test_shards(family: str, cls: Any, settings: dict[str, bool], tmp_path: Path
 
 
 class heard:
-    """Collects what the library and the package log, warnings and worse."""
+    """Collects what transformers and the package log, warnings and worse."""
 
     def __enter__(self) -> list[str]:
         self.records: list[str] = []
@@ -482,7 +482,7 @@ def test_resizing_works_for_every_head(family: str, cls: Any) -> None:
 
 
 def test_asking_for_the_embeddings_changes_nothing() -> None:
-    """The library promises this of a call without a size."""
+    """transformers promises this of a call without a size."""
     model = hf_tx.TxEncoderDecoderForConditionalGeneration(
         tied_config("encoder_decoder", vocab_size=VOCABULARY + 9, share_embeddings=False)
     )
@@ -749,7 +749,7 @@ def test_a_weight_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     state = load_file(tmp_path / "model.safetensors")
     state["_orig_mod.norm.weight"] = state["norm.weight"] + 1
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"_orig_mod\.norm\.weight and norm\.weight, which are one weight"):
+    with pytest.raises(ValueError, match=r"_orig_mod\.norm\.weight and norm\.weight, which are both"):
         AutoModel.from_pretrained(tmp_path)
 
 
@@ -763,9 +763,7 @@ def test_a_load_that_fills_nothing_of_a_stack_is_an_error(family: str, tmp_path:
     stack = "decoder" if family == "encoder_decoder" else "model"
     rename_weights(tmp_path, lambda name: f"backbone.{name}" if stack in ("model", name.split(".")[0]) else name)
     for cls in HEADS[family].values():
-        with pytest.raises(
-            ValueError, match=rf"{tmp_path}: fills none of the \d+ weights of the {stack} .*'backbone\."
-        ):
+        with pytest.raises(ValueError, match=rf"{tmp_path}: has none of the \d+ weights of the {stack} .*'backbone\."):
             cls.from_pretrained(tmp_path)
     mapping = {r"^backbone\.": ""}
     _, info = AutoModel.from_pretrained(tmp_path, key_mapping=mapping, output_loading_info=True)
@@ -791,7 +789,7 @@ def test_only_what_fills_nothing_is_an_error(family: str, tmp_path: Path) -> Non
     wider = {f"{part}hidden_size": 48 for part in parts}
     if family == "encoder_decoder":
         wider["decoder_cross_attention_hidden_size"] = 48
-    with pytest.raises(ValueError, match="fills none of the"):
+    with pytest.raises(ValueError, match="has none of the"):
         cls.from_pretrained(tmp_path, **wider, ignore_mismatched_sizes=True)
     with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
         cls.from_pretrained(tmp_path, **wider)

@@ -41,14 +41,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "alibi": (dict(position_type="alibi"), "it has no position bias"),
     "relative": (dict(position_type="relative"), "it has no position bias"),
     **{name: (dict(mixers=f"full,{name}"), "it has no mask of this pattern") for name in MIXER_OPTIONS},
-    "gru": (dict(mixers="full,gru"), "layer 1 ('gru'): it keeps keys and values of requests"),
-    "linear": (dict(mixers="linear"), "layer 0 ('linear'): it keeps keys and values of requests"),
+    "gru": (dict(mixers="full,gru"), "layer 1 ('gru'): it only stores keys and values"),
+    "linear": (dict(mixers="linear"), "layer 0 ('linear'): it only stores keys and values"),
     "dynamic": (dict(rope_parameters=dict(rope_type="dynamic", **ROPE)), "depend on the longest text of a call"),
     "longrope": (dict(rope_parameters=dict(rope_type="longrope", **ROPE, **LONG)), "longest text of a call"),
-    "one key": (dict(mixers="sliding", sliding_window=1), "it has no window of one key"),
+    "one key": (dict(mixers="sliding", sliding_window=1), "it does not support a window of one key"),
     "two windows": (
         dict(mixers="sliding", per_layer_config={0: dict(sliding_window=2)}),
-        "it reads sliding_window once for all layers, and per_layer_config changes it",
+        "it uses one sliding_window for all layers, but per_layer_config changes it",
     ),
 }
 
@@ -120,18 +120,18 @@ def test_softcap_needs_a_backend_that_has_it_with_pages() -> None:
 
 
 def test_encoder_decoders_are_refused() -> None:
-    with pytest.raises(ValueError, match="it has no attention to an encoder"):
+    with pytest.raises(ValueError, match="it does not support cross-attention"):
         together(build("encoder_decoder", "sdpa", "lm"))
 
 
 def test_windows_of_encoders_are_refused() -> None:
-    assert "to both sides" in refusal(config_of("encoder", mixers="sliding"), "vllm")
+    assert "but those of an encoder are not" in refusal(config_of("encoder", mixers="sliding"), "vllm")
     assert refusal(config_of("encoder"), "vllm") is None
 
 
 def test_a_batch_in_which_nothing_succeeds_says_why() -> None:
     model = build("decoder", "sdpa", "lm", position_type="learned", max_position_embeddings=10)
-    with pytest.raises(RuntimeError, match="position .* is past the table of learned positions"):
+    with pytest.raises(RuntimeError, match="position .* is beyond the table of learned positions"):
         together(model, [PROMPTS[3]])
 
 
@@ -149,7 +149,9 @@ def test_one_failure_is_told_beside_the_answers(monkeypatch: Any, caplog: Any) -
 def test_the_backend_of_batches_is_for_nothing_else() -> None:
     """Without the masks of continuous batching it would let tokens see those after them."""
     model = build("decoder", "paged|eager", "lm")
-    with pytest.raises(ValueError, match=r"'paged\|eager' serves generate_batch\(\) only; use 'eager' for this call"):
+    with pytest.raises(
+        ValueError, match=r"'paged\|eager' only works in generate_batch\(\); use 'eager' for this call"
+    ):
         model(tokens(4)[None])
 
 
@@ -157,14 +159,14 @@ def test_the_backend_of_batches_is_for_nothing_else() -> None:
 def test_what_an_engine_would_ignore_is_refused(given: dict[str, Any]) -> None:
     model = build("decoder", "sdpa", "lm")
     model.config._attn_implementation_internal = "vllm"
-    with pytest.raises(ValueError, match="masks requests and keeps their keys itself: leave out attention_mask"):
+    with pytest.raises(ValueError, match="masks requests and stores their keys itself: leave out attention_mask"):
         model(tokens(4)[None], **{"use_cache": False, **given})
 
 
 def test_attention_weights_are_refused() -> None:
     model = build("decoder", "sdpa", "lm")
     model.config._attn_implementation_internal = "vllm"
-    with pytest.raises(ValueError, match="gives no attention weights"):
+    with pytest.raises(ValueError, match="does not return attention weights"):
         model(tokens(4)[None], output_attentions=True)
 
 
@@ -176,7 +178,7 @@ def test_an_engine_declares_what_it_computes() -> None:
         assert "it has no attention sinks" in refusal(config, "acme")
         register_engine("acme", computes=["attention sinks"])
         assert refusal(config, "acme") is None
-        with pytest.raises(ValueError, match=r"computes \['sink'\]; the features are"):
+        with pytest.raises(ValueError, match=r"computes has the unknown features \['sink'\]; the features are"):
             register_engine("acme", computes=["sink"])
     finally:
         del BACKENDS["acme"]

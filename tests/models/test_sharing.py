@@ -142,7 +142,7 @@ def test_pipeline_with_hf_tx(family: str, auto: str, task: str, checkpoints: Any
 
 
 def test_every_head_has_its_pipelines() -> None:
-    """The tasks above are those of this version of the library."""
+    """The tasks above are those of this version of transformers."""
     found = {(family, task) for family, _, task in EVERY_TASK}
     assert found >= {
         ("decoder", "text-generation"),

@@ -11,8 +11,8 @@ from objective_data import make, make_texts
 from tiny_models import SIZES
 from torch.utils.data import DataLoader
 
-from hf_tx.objectives import OBJECTIVES, objectives_of
-from hf_tx.training import RECIPES
+from hf_tx.objectives import OBJECTIVES, objectives_of, text_objective_of
+from hf_tx.training import NEW_MODELS, new_config
 
 NAMES = tuple(OBJECTIVES)
 #: Draw something in every epoch.
@@ -57,11 +57,11 @@ def test_a_stream_gives_the_rows_of_a_table(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_learns_from_a_batch(name):
     objective = make(name)
-    assert objective.families[0] in RECIPES
-    recipe = RECIPES[objective.families[0]]
     sizes = {**SIZES, "max_position_embeddings": 32, "vocab_size": len(objective.tokenizer)}
     torch.manual_seed(0)
-    model = objective.auto_class.from_config(recipe.config(**{**objective.token_fields(), **sizes}))
+    model = objective.auto_class.from_config(
+        new_config(objective.families[0], **{**objective.token_fields(), **sizes})
+    )
     module = objective.trainable(model)
     batch = objective(make_rows(objective)[:4])
     module.train()
@@ -207,7 +207,7 @@ def test_a_dataset_that_does_not_serve_is_refused(name):
             objective.prepare(wrong)
     with pytest.raises(ValueError, match="reads a column for each of"):
         objective.prepare(dataset(), ["id", "id", "id"][: 3 if name != "contrastive" else 1])
-    with pytest.raises(ValueError, match="a text is int, not a string: 0; leave such rows out"):
+    with pytest.raises(ValueError, match="a text is int, not a string: 0; remove such rows"):
         objective.prepare(dataset(), ["id"] * len(objective.columns))
     empty = dataset().select([])
     with pytest.raises(ValueError, match="no tokens to learn from"):
@@ -242,11 +242,14 @@ def test_what_spells_a_special_token_is_text(name, algorithm):
 def test_the_registry():
     for name, objective in OBJECTIVES.items():
         assert objective.name == name
-        assert set(objective.families) <= set(RECIPES)
+        assert set(objective.families) <= set(NEW_MODELS)
         assert objective.pipeline_tag
+        assert objective.predicts
         assert objective.text_task in (None, name)
-    defaults = {family: objectives_of(family)[0] for family in RECIPES}
+    defaults = {family: objectives_of(family)[0] for family in NEW_MODELS}
     assert defaults == {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "span-corruption"}
+    of_text = {family: text_objective_of(family) for family in NEW_MODELS}
+    assert of_text == {"decoder": "causal-lm", "encoder": "masked-lm", "encoder-decoder": "continuation"}
 
 
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "prefix-lm", "span-corruption"])

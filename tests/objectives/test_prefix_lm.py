@@ -109,5 +109,5 @@ def test_a_row_of_one_token_is_refused():
 def test_a_mixer_without_scores_is_refused_by_the_model():
     objective = make("prefix-lm")
     model = build("decoder", "sdpa", "lm", vocab_size=len(objective.tokenizer), mixers="gru")
-    with pytest.raises(ValueError, match="layer 0 .'gru'. has no scores to mask"):
+    with pytest.raises(ValueError, match="layer 0 .'gru'. is not attention"):
         model(**batch_of(objective))

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's decoders, and the variants that their code tells apart."""
+"""transformers' decoders, and the variants that their code tells apart."""
 
 import transformers as hf
 from peers.tables import HEADS, INNER, LAYERS, LENGTH, SIZES, STANDARD, TOKENS, VOCABULARY, WIDTH, converted

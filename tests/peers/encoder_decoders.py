@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's encoder-decoders, and the variants that their code tells apart."""
+"""transformers' encoder-decoders, and the variants that their code tells apart."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ T5GEMMA_STACK = dict(**STANDARD, num_key_value_heads=2, head_dim=12, sliding_win
 
 
 def _untie(model: Any) -> None:
-    """The library ties T5 v1.1 as well, whose checkpoints have a head of their own."""
+    """transformers ties T5 v1.1 as well, whose checkpoints have a head of their own."""
     model.lm_head.weight = nn.Parameter(model.lm_head.weight.clone())
 
 
@@ -100,7 +100,7 @@ SEQ2SEQ |= {
         tie_word_embeddings=False,
     ),
 }
-RIGHT = dict(sides=("right",))  # the library's decoder sees the padding that it reads again
+RIGHT = dict(sides=("right",))  # transformers' decoder sees the padding that it reads again
 SEQ2SEQ_HEADS = {
     "t5_classifier": converted(hf.T5ForSequenceClassification, T5, positions="own", **RIGHT)(num_labels=3),
     "t5_token_classifier": converted(hf.T5ForTokenClassification, T5, positions="own")(num_labels=3),

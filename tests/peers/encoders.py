@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's encoders, and the variants that their code tells apart."""
+"""transformers' encoders, and the variants that their code tells apart."""
 
 from typing import Any
 

@@ -39,8 +39,7 @@ back.
 REFUSALS = """
 ## What is not expressible
 
-A field whose value changes the function, and that hf_tx cannot compute, is refused, and so are classes and families;
-nothing is converted to something else.
+A field with a value that hf_tx cannot compute raises an error, as do classes and families that cannot be converted.
 
 """
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What is compared: models of the library, and the same as models of hf_tx. What a family is stands in
+"""What is compared: models of transformers, and the same as models of hf_tx. What a family is stands in
 `hf_tx.conversion`."""
 
 import copy
@@ -22,7 +22,7 @@ STANDARD = dict(**SIZES, **TOKENS)
 
 @dataclass(frozen=True)
 class Peer:
-    """A model of the library, and how it is compared with what `hf_tx.from_hf` makes of it.
+    """A model of transformers, and how it is compared with what `hf_tx.from_hf` makes of it.
 
     Attributes:
         theirs: their class.
@@ -32,7 +32,7 @@ class Peer:
         backends: what both compute.
         adapt: changes their model where theirs cannot be set to be what it was.
         same_shift: their decoder reads the labels shifted right, as ours does.
-        sides: of the padding. The library pools the first position of a row, pads included; ours the first real one.
+        sides: of the padding. transformers pools the first position of a row, pads included; ours the first real one.
     """
 
     theirs: type[Any]
@@ -49,7 +49,7 @@ def converted(theirs: Any, *defaults: dict[str, Any], **facts: Any) -> Callable[
 
     def make(**config: Any) -> Peer:
         fields = {name: value for part in (*defaults, config) for name, value in part.items()}
-        # Configs of the library keep the dicts they are given, and change them.
+        # Configs of transformers keep the dicts they are given, and change them.
         return Peer(theirs, lambda: theirs.config_class(**copy.deepcopy(fields)), **facts)
 
     return make

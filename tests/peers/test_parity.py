@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's own models and ours, with the same weights, compute the same."""
+"""transformers' own models and ours, with the same weights, compute the same."""
 
 import itertools
 from typing import Any

@@ -53,7 +53,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def another_copy(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes this copy of the code one that has loaded no plug-in, while the library's tables stay as they are."""
+    """Makes this copy of the code one that has loaded no plug-in, while transformers' tables stay as they are."""
     return lambda: forget(monkeypatch)
 
 

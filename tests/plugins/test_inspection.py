@@ -53,7 +53,7 @@ def test_a_good_one(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
         report = check_plugin("acme")
         assert (report.names, report.problems) == (NAMES, ())
         assert main(["plugins", "check", "acme", "--rules-only"]) == 0
-        assert "keeps the rules" in capsys.readouterr().out
+        assert "follows the rules" in capsys.readouterr().out
         load_plugin("acme")  # what is loaded already does not stand in its own way
     assert resolve_reference(MIXERS.get("acme/shift")) is sys.modules[module].plain
     assert resolve_reference(MIXERS.get("full")) is None
@@ -61,13 +61,13 @@ def test_a_good_one(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
 PROBLEMS = {
     "nothing": ("pass", "registers nothing"),
-    "broken": ("raise RuntimeError('boom')", "its registration raises RuntimeError: boom"),
+    "broken": ("raise RuntimeError('boom')", "its register function raises RuntimeError: boom"),
     "no module": (GOOD.replace("plugin_acme_tx:plain", "nowhere:plain"), "'nowhere:plain' raises ModuleNotFoundError"),
     "no function": (GOOD.replace(":plain", ":plane"), "'plugin_acme_tx:plane' raises AttributeError"),
-    "no reference": (GOOD.replace(":plain", ":PARTS"), "'plugin_acme_tx:PARTS' is 3, which cannot be called"),
+    "no reference": (GOOD.replace(":plain", ":PARTS"), "'plugin_acme_tx:PARTS' is 3, which is not a function"),
     "taken": (
         GOOD.replace("acme/shift", "acme/taken"),
-        "'acme/taken' is registered by a notebook already; acme-tx 1.2",
+        "'acme/taken' is already registered by a notebook; acme-tx 1.2",
     ),
 }
 
@@ -97,7 +97,7 @@ def test_the_conformance_kit(install: Any, right: bool, capsys: Any, monkeypatch
     lines = capsys.readouterr().out.splitlines()
     counts = f"{int(right)} ok, 0 skipped, {int(not right)} failed"
     assert lines[-1] == f"  conformance kit, mixer 'acme/shift': {counts}"
-    assert [line for line in lines if "wrong: mixer 'acme/shift': reference_forward: " in line] or right
+    assert [line for line in lines if "problem: mixer 'acme/shift': reference_forward: " in line] or right
 
 
 def test_one_that_is_not_there(install: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -108,7 +108,7 @@ def test_one_that_is_not_there(install: Any, capsys: pytest.CaptureFixture[str],
     assert main(["plugins", "check", "emca"]) == 2
     assert "no plug-in 'emca' is installed" in capsys.readouterr().err
     monkeypatch.setenv("HF_TX_PLUGINS", "0")
-    with pytest.raises(ImportError, match="HF_TX_PLUGINS=0 turns plug-ins off"):
+    with pytest.raises(ImportError, match="plug-ins are turned off by the environment variable HF_TX_PLUGINS=0"):
         show_plugin("acme")
     assert list_plugins() == []
     assert main(["plugins", "list"]) == 0

@@ -149,7 +149,7 @@ def test_train_save_and_load(site: Path, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "checkpoint" / "config.json").read_text("utf-8"))
     assert config["plugins"] == {"acme": {"distribution": "acme-tx", "version": "1.2"}}
     assert not [path for path in (tmp_path / "checkpoint").rglob("*") if "acme" in path.name], (
-        "its code does not travel"
+        "its code is not saved with the model"
     )
     ran(WITHOUT_HF_TX, tmp_path, site)
     ran(WITHOUT_THE_PLUGIN, tmp_path)
@@ -169,7 +169,7 @@ def test_the_commands_of_the_document(site: Path, tmp_path: Path) -> None:
     found = re.findall(r"^  conformance kit, (\w+) '.*': (\d+) ok, \d+ skipped, 0 failed$", run.stdout, re.MULTILINE)
     least = {"mixer": 20, "position_type": 9, "norm_type": 14, "ffn_type": 13, "attn_implementation": 12}
     assert {kind: int(count) >= least[kind] for kind, count in found} == dict.fromkeys(least, True), run.stdout
-    assert "not checked: one_graph: they take seconds, and --fast leaves them out" in run.stdout
+    assert "not checked: one_graph: skipped by --fast, because they take seconds" in run.stdout
     assert "not checked: backends_agree: the mixer takes no attention backend" in run.stdout
 
 

@@ -164,13 +164,21 @@ BROKEN = {
     "import": (
         "",
         dict(before="import no_such_module"),
-        "its import raises ModuleNotFoundError: No module named 'no_such",
+        "importing it raises ModuleNotFoundError: No module named 'no_such",
     ),
-    "import that raises": ("", dict(before="raise RuntimeError('boom')"), "its import raises RuntimeError: boom"),
-    "no such function": ("pass", dict(target="plugin_acme_tx:enrol"), "its import raises AttributeError: .*enrol"),
-    "no function named": ("pass", dict(target="not a target"), "its import raises"),
-    "api of later": (SHIFT, dict(after="register.api_version = 2"), "for version 2 of the plug-in api, .* has 1"),
-    "registration": (SHIFT + "\nraise RuntimeError('half way')", {}, "its registration raises RuntimeError: half way"),
+    "import that raises": ("", dict(before="raise RuntimeError('boom')"), "importing it raises RuntimeError: boom"),
+    "no such function": ("pass", dict(target="plugin_acme_tx:enrol"), "importing it raises AttributeError: .*enrol"),
+    "no function named": ("pass", dict(target="not a target"), "importing it raises"),
+    "api of later": (
+        SHIFT,
+        dict(after="register.api_version = 2"),
+        "needs version 2 of the plug-in api, .* has version 1",
+    ),
+    "registration": (
+        SHIFT + "\nraise RuntimeError('half way')",
+        {},
+        "its register function raises RuntimeError: half way",
+    ),
     "no prefix": ('api.mixer("shift", Shift, state="recurrent", reference=plain)', {}, "must begin with 'acme/'"),
     "other prefix": (
         'api.norm("emca/norm", Shift, reference=plain)',
@@ -183,20 +191,28 @@ BROKEN = {
     "twice": (
         f"{SHIFT}\n{SHIFT}",
         {},
-        f"mixer 'acme/shift' is registered by {ORIGIN} already; {ORIGIN} needs another",
+        f"mixer 'acme/shift' is already registered by {ORIGIN}; {ORIGIN} needs another",
     ),
     "no reference": ('api.mixer("acme/shift", Shift, state="recurrent")', {}, "'acme/shift': has no reference"),
     "no path": (SHIFT.replace("=plain", "='plain'"), {}, "reference = 'plain': must be 'module:function'"),
     "no mask": (FAST.replace(", mask=fast_mask", ""), {}, "backend 'acme_fast': has no mask function"),
-    "name of the library": (FAST.replace("acme_fast", "acme_flash"), {}, "'acme_flash': the library takes .* 'flash'"),
-    "no feature": (FAST.replace("mask=", "computes=['magic'], mask="), {}, "computes \\['magic'\\]; the features are"),
+    "name of transformers": (
+        FAST.replace("acme_fast", "acme_flash"),
+        {},
+        "'acme_flash': transformers treats names with 'flash'",
+    ),
+    "no feature": (
+        FAST.replace("mask=", "computes=['magic'], mask="),
+        {},
+        "computes has the unknown features \\['magic'\\]; the features are",
+    ),
     "no state": (SHIFT.replace('"recurrent"', '"lstm"'), {}, "state = 'lstm': must be"),
     "causal without state": (
         'api.mixer("acme/shift", Shift, state=None, is_causal=True, reference=plain)',
         {},
         "a causal mixer needs a state",
     ),
-    "pattern": (SHIFT.replace("state", "pattern=plain, state"), {}, "a pattern says which keys"),
+    "pattern": (SHIFT.replace("state", "pattern=plain, state"), {}, "a pattern defines which keys"),
     "options": (SHIFT.replace("state", "options=dict, state"), {}, "options = <class 'dict'>: must be a dataclass"),
     "module": (SHIFT.replace("Shift,", "3,"), {}, "module = 3: must be callable"),
     "position": ('api.position("acme/x", Shift, reference={"bias": plain})', {}, "must be a subclass of PositionSch"),
@@ -248,7 +264,7 @@ def test_a_name_that_is_taken(install: Any) -> None:
     norms = next(registry for registry in REGISTRIES if registry.kind == "norm_type")
     norms.register("acme/norm", norms.get("none"), origin="a notebook")
     with pytest.raises(
-        ImportError, match=f"norm_type 'acme/norm' is registered by a notebook already; {ORIGIN} needs"
+        ImportError, match=f"norm_type 'acme/norm' is already registered by a notebook; {ORIGIN} needs"
     ):
         config_of("decoder", mixers="acme/shift")
     assert "acme/shift" not in REGISTRIES[0]._entries
@@ -257,10 +273,12 @@ def test_a_name_that_is_taken(install: Any) -> None:
 def test_a_name_that_the_plugin_does_not_have(install: Any) -> None:
     install(SHIFT)
     with pytest.raises(
-        ValueError, match=f"'acme/shifts'. Did you mean 'acme/shift'.* The plug-in 'acme' of {ORIGIN} has no"
+        ValueError, match=f"'acme/shifts'. Did you mean 'acme/shift'.* The plug-in 'acme' of {ORIGIN} does not"
     ):
         config_of("decoder", mixers="acme/shifts")
-    with pytest.raises(ValueError, match="'emca/shift'.* no 'emca' is installed. Installed plug-ins: acme"):
+    with pytest.raises(
+        ValueError, match="'emca/shift'.* the plug-in 'emca' is not installed. Installed plug-ins: acme"
+    ):
         config_of("decoder", mixers="emca/shift")
 
 
@@ -273,7 +291,10 @@ def test_turned_off(install: Any, asked: list[Any], monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match="'acme_fast' is unknown.* HF_TX_PLUGINS=0 turns plug-ins off"):
         build("decoder", "acme_fast")
     record = {"acme": {"distribution": "acme-tx", "version": "1.2"}}
-    with pytest.raises(ImportError, match="needs the plug-in 'acme'.*acme-tx 1.2; HF_TX_PLUGINS=0 turns plug-ins off"):
+    with pytest.raises(
+        ImportError,
+        match="needs the plug-in 'acme'.*acme-tx 1.2; unset HF_TX_PLUGINS: HF_TX_PLUGINS=0 turns plug-ins off",
+    ):
         config_of("decoder", mixers="acme/shift", plugins=record)
     assert not asked
     assert module not in sys.modules
@@ -324,14 +345,14 @@ def test_a_missing_plugin_of_an_encoder_decoder(
 
 def test_a_record_that_is_no_name(install: Any) -> None:
     stored = stored_config({"acme": {"distribution": "x; rm", "version": "1.2"}})
-    with pytest.raises(ValueError, match="'x; rm': is no name of a distribution"):
+    with pytest.raises(ValueError, match="'x; rm': must be the name of a distribution"):
         type(config_of("decoder")).from_dict(stored)
 
 
 def test_another_distribution_has_taken_the_name(install: Any) -> None:
     install(SHIFT, distribution="emca")
     stored = stored_config({"acme": {"distribution": "acme-tx", "version": "1.2"}})
-    with pytest.raises(ImportError, match="saved with acme-tx 1.2; the 'acme' that is installed is of emca 1.2"):
+    with pytest.raises(ImportError, match="saved with acme-tx 1.2; the installed plug-in 'acme' is of emca 1.2"):
         type(config_of("decoder")).from_dict(stored)
 
 
@@ -340,7 +361,7 @@ def test_another_version_is_told(install: Any) -> None:
     with Heard() as messages:
         type(config_of("decoder")).from_dict(stored_config({"acme": {"distribution": "Acme-tx", "version": "1.2"}}))
     assert len(set(messages)) == 1
-    assert "saved with Acme-tx 1.2; installed is 1.3" in messages[0]
+    assert "saved with Acme-tx 1.2; the installed version is 1.3" in messages[0]
     with Heard() as messages:
         type(config_of("decoder")).from_dict(stored_config({"acme": {"distribution": "acme-tx", "version": "1.3"}}))
     assert not messages
@@ -391,7 +412,7 @@ def test_a_backend_that_another_has_registered(install: Any, another_copy: Any) 
     install(FAST)
     AttentionInterface.register("acme_fast", other)
     with pytest.raises(
-        ImportError, match=f"'acme_fast' is registered by .*other already; {ORIGIN} needs another name"
+        ImportError, match=f"'acme_fast' is already registered by .*other; {ORIGIN} needs another name"
     ):
         build("decoder", "acme_fast")
 

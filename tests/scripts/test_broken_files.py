@@ -111,7 +111,7 @@ def test_pickles_are_not_opened(
     Path("broken", "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
     assert commands.get(command, main)(COMMANDS[command][0]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "no weights in safetensors, and pickles (pytorch_model.bin) can run code when they are read" in message
+    assert "no weights in safetensors, and pickles (pytorch_model.bin) can run code when they are loaded" in message
     assert not Path("opened").exists()
 
 
@@ -125,7 +125,7 @@ for name in json.loads(sys.argv[2]):
 
 def test_a_sample_of_a_broken_checkpoint(whole: Path) -> None:
     names = []
-    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+    for file in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"):
         for where, cut in CUTS.items():
             names.append(f"{file}-{where}")
             shutil.copytree(whole, names[-1])
@@ -185,5 +185,5 @@ def test_options_that_are_cut_off(suffix: str, commands: Any, capsys: pytest.Cap
 def test_records_that_are_cut_off(kind: Any, name: str) -> None:
     for cut in CUTS.values():
         Path(name).write_bytes(cut(b'{"title": "A run", "data": [], "costs": []}'))
-        with pytest.raises(ValueError, match=rf"{name}: is no record of a "):
+        with pytest.raises(ValueError, match=rf"{name} is not the record of a "):
             kind.load(".")

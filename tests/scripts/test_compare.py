@@ -158,13 +158,13 @@ def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.Mon
         ({"mixers": "full"}, "--mixers full: give at least two"),
         ({"mixers": ["full", "full"]}, "--mixers full full: one is there twice"),
         ({"mixers": ["full", "ful"]}, "Did you mean 'full'?"),
-        ({"config_changes": '{"ffn_type": "none"}'}, "no intermediate_size gives"),
+        ({"config_changes": '{"ffn_type": "none"}'}, "no intermediate_size results in"),
         ({"config_changes": '{"position_type": "learned"}', "generation_context": 32}, "positions"),
         ({"generation_context": 8}, "--generation-context 8: must be at least 16"),
         ({"max_steps": 0}, "--max-steps 0: must be at least 1"),
         ({"per_device_train_batch_size": 4000}, "too few for a step of 4000 rows"),
         ({"resume": True}, "comparison.json"),
-        ({"max_step": 3}, "unknown argument --max_step: did you mean --max_steps?"),
+        ({"max_step": 3}, "unknown option --max_step: did you mean --max_steps?"),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_nothing_behind(

@@ -12,14 +12,16 @@ from transformers.utils import logging
 
 import hf_tx
 from hf_tx.cli import main
-from hf_tx.evaluation import UnigramModel
+from hf_tx.evaluation import evaluate_texts
+from hf_tx.objectives import OBJECTIVES, text_objective_of
+from hf_tx.objectives.texts import encode_texts
 from hf_tx.tokenization import train_tokenizer
 from hf_tx.training import (
-    RECIPES,
-    encode_documents,
+    NEW_MODELS,
     healing,
     load_language_model,
     logits_loss,
+    new_config,
     split_documents,
     transfer_loss,
 )
@@ -42,23 +44,27 @@ def originals(tmp_path_factory):
     """A decoder that knows the text, and models of the other families with weights so large that they attend."""
     folder = tmp_path_factory.mktemp("originals")
     train, _ = split_documents([TEXT], 0.1)
-    for family, recipe_class in RECIPES.items():
+    for family in NEW_MODELS:
         tokenizer = train_tokenizer(
             train, vocab_size=300, family=family, model_max_length=32, extra_ids=0, show_progress=False
         )
-        recipe = recipe_class(tokenizer, 32)
-        fields = {**recipe.token_fields(), **SIZES}
+        objective = objective_of(family, tokenizer)
+        fields = {**objective.token_fields(), **SIZES}
         if family != "decoder":
             fields["position_type"] = "learned"
         torch.manual_seed(0)
-        model = recipe.auto_class.from_config(recipe.config(**fields))
+        model = objective.auto_class.from_config(new_config(family, **fields))
         if family == "decoder":
-            learn(model, recipe.examples(encode_documents(tokenizer, train)))
+            learn(model, list(objective.rows(encode_texts(tokenizer, train))))
         else:
             enlarge(model)
         for part in (model, tokenizer):
             part.save_pretrained(folder / family)
     return folder
+
+
+def objective_of(family, tokenizer):
+    return OBJECTIVES[text_objective_of(family)](tokenizer, 32)
 
 
 def learn(model, rows):
@@ -74,7 +80,7 @@ def learn(model, rows):
 def here(tmp_path, monkeypatch, originals):
     """A working directory with a text and the originals."""
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    for family in RECIPES:
+    for family in NEW_MODELS:
         (tmp_path / family).symlink_to(originals / family)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
@@ -108,9 +114,9 @@ def test_other_families_come_near_their_originals(script, here, family, stacks):
     given = ["--mixers", "sliding", "--config-changes", json.dumps(windows)]
     assert script.main(["--model", family, *given, *TINY]) == 0
     healed, _ = load_language_model("out")
-    recipe = RECIPES[family](transformers.AutoTokenizer.from_pretrained(family), 32)
-    held_out = encode_documents(recipe.tokenizer, split_documents([TEXT], 0.1)[1])
-    batch = recipe.held_out_batches(held_out, 8)[0]
+    objective = objective_of(family, transformers.AutoTokenizer.from_pretrained(family))
+    held_out = encode_texts(objective.tokenizer, split_documents([TEXT], 0.1)[1])
+    batch = objective(list(objective.rows(held_out))[:8])
     with torch.no_grad():
         before, after = (logits_loss(model, original, batch).item() for model in (changed, healed))
     assert before > 0.5
@@ -121,7 +127,7 @@ def test_other_families_come_near_their_originals(script, here, family, stacks):
 def test_what_was_measured_is_what_is_saved(script, here):
     assert script.main(["--model", "decoder", *CHANGES, *TINY]) == 0
     found = results()
-    assert {path.name for path in here.iterdir()} == {"text.txt", "out", *RECIPES}
+    assert {path.name for path in here.iterdir()} == {"text.txt", "out", *NEW_MODELS}
     model = transformers.AutoModelForCausalLM.from_pretrained("out")
     tokenizer = transformers.AutoTokenizer.from_pretrained("out")
     assert (model.config.mixers, model.config.sliding_window) == (["gated_linear", "sliding"], 1)
@@ -129,10 +135,8 @@ def test_what_was_measured_is_what_is_saved(script, here):
     assert {name.split(".")[4] for name in found["new_tensors"]} >= {"g_proj", "out_norm"}
     assert all(name in model.state_dict() for name in found["new_tensors"])
     _, held_out = split_documents([TEXT], 0.1)
-    recipe = RECIPES["decoder"](tokenizer, 32)
-    unigram = UnigramModel([], len(tokenizer))
-    measured = recipe.measure(model, unigram, encode_documents(tokenizer, held_out)).as_dict()["model"]
-    assert found["healed"] == pytest.approx(measured, rel=1e-5)
+    measured = evaluate_texts(model, tokenizer, held_out, task="causal-lm", context_length=32).as_dict()
+    assert found["healed"] == pytest.approx({name: measured[name] for name in found["healed"]}, rel=1e-5)
     for stage, learning_rate in (("transferred", 1e-2), ("healed", 5e-3)):
         state = json.loads(Path(f"out/trainer_state_{stage}.json").read_text("utf-8"))
         assert state["global_step"] == found["steps"][stage] == 20
@@ -182,8 +186,8 @@ def test_an_original_of_the_library(script, here, theirs, config):
         (["--mixers", "slidding"], "unknown mixer 'slidding'. Did you mean 'sliding'?"),
         (["--mixers", "sliding"], "sliding_window"),
         (["--mixers", "full"], "no layer of the changed model computes anything else in 32 tokens"),
-        (["--config-changes", "{"], "--config-changes {: is no JSON"),
-        (["--config-changes", "[1]"], "--config-changes [1]: must be an object"),
+        (["--config-changes", "{"], "--config-changes { is not JSON"),
+        (["--config-changes", "[1]"], "--config-changes [1] must be a JSON object"),
         (["--config-changes", '{"hiden_size": 8}'], "has no field 'hiden_size'. Did you mean 'hidden_size'?"),
         (["--config-changes", '{"colour": 8}'], "has no field 'colour'"),
         (["--config-changes", '{"hidden_size": 64}'], "Sizes of tensors that the original has cannot be changed"),
@@ -194,7 +198,10 @@ def test_an_original_of_the_library(script, here, theirs, config):
         (["--mixers", "linear", "--model", "no/where/"], "model no/where/: cannot be loaded"),
         (["--mixers", "linear", "--model", "headless"], "is a TxDecoderModel, which is no language model"),
         (["--mixers", "linear", "--model", "without-weights"], "has no weights for"),
-        (["--mixers", "linear", "--model", "speechless"], "the tokenizer has no bos_token"),
+        (
+            ["--mixers", "linear", "--model", "speechless"],
+            "speechless: causal-lm needs a eos_token",
+        ),
         (["--mixers", "linear", "--model", "wordless"], "tokenizer wordless: cannot be loaded"),
         (["--mixers", "linear", "--model", "small"], "the tokenizer has 300 tokens, which are more than the model's"),
         (["--mixers", "linear", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
@@ -233,7 +240,7 @@ def test_what_does_not_serve_writes_nothing(script, here, capfd, arguments, mess
         tokenizer.save_pretrained("small")
     elif "speechless" in arguments:
         model.save_pretrained("speechless")
-        tokenizer.bos_token = None
+        tokenizer.eos_token = None
         tokenizer.save_pretrained("speechless")
     before = sorted(str(path) for path in here.rglob("*"))
     capfd.readouterr()

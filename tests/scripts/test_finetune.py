@@ -29,8 +29,9 @@ from transformers import (
 )
 
 from hf_tx.hub import check_repository
+from hf_tx.objectives import OBJECTIVES, text_objective_of
 from hf_tx.tokenization import train_tokenizer
-from hf_tx.training import RECIPES
+from hf_tx.training import NEW_MODELS, new_config
 
 NAMES, TOWNS, THINGS = ("Ann", "Bob", "Eve"), ("Rome", "Oslo", "Bern"), ("mill", "boat", "bread")
 FACTS = [(name, thing, town) for name in NAMES for thing in THINGS for town in TOWNS] * 3
@@ -73,16 +74,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model of each family, and two of the library."""
+    """A small model of each family, and two of transformers."""
     folder = tmp_path_factory.mktemp("originals")
     texts = [text_of(*fact) for fact in FACTS] + ["Nobody saw it. In which town? Where? Yes.", LONG, SHORT] * 9
-    for family, recipe in RECIPES.items():
+    for family in NEW_MODELS:
         tokenizer = train_tokenizer(
             texts, vocab_size=340, family=family, model_max_length=64, extra_ids=0, show_progress=False
         )
         torch.manual_seed(0)
-        kind = recipe(tokenizer, 64)
-        model = recipe.auto_class.from_config(recipe.config(**kind.token_fields(), **SIZES))
+        objective = OBJECTIVES[text_objective_of(family)](tokenizer, 64)
+        model = objective.auto_class.from_config(new_config(family, **objective.token_fields(), **SIZES))
         for part in (model, tokenizer):
             part.save_pretrained(folder / family)
         if family == "encoder":
@@ -181,7 +182,12 @@ def test_what_a_card_says_is_measured_again_as_it_was(script: ModuleType) -> Non
     rows = [{"from": text_of(*fact), "to": LONG if "Ann" in fact else SHORT} for fact in FACTS]
     write_rows("renamed.jsonl", rows)
     unusual = {"columns": "from", "label_column": "to", "seed": 7, "held_out": 0.3, "max_eval_samples": 11}
-    unusual |= {"per_device_eval_batch_size": 3, "generation_num_beams": 2, "max_target_length": 12, "bf16": True}
+    unusual |= {
+        "per_device_eval_batch_size": 3,
+        "generation_num_beams": 2,
+        "task_options": '{"max_target_length": 12}',
+        "bf16": True,
+    }
     unusual |= {"label_smoothing_factor": 0.2}
     assert script.main(argv("encoder-decoder", "seq2seq", "renamed", max_steps=2, **unusual)) == 0
     measure_again("out")
@@ -201,7 +207,12 @@ def test_what_is_saved_works_in_a_pipeline(script: ModuleType) -> None:
 
 
 def test_beside_words_in_no_order(script: ModuleType) -> None:
-    assert script.main(argv("encoder", "sequence-classification", "single", max_steps=1, baseline="tf-idf")) == 0
+    assert (
+        script.main(
+            argv("encoder", "sequence-classification", "single", max_steps=1, task_options='{"baseline": "tf-idf"}')
+        )
+        == 0
+    )
     assert (results_of("out")["accuracy"]["baseline"], results_of("out")["accuracy"]["baseline_name"]) == (
         1.0,
         "tf-idf",
@@ -239,7 +250,7 @@ def test_rows_that_are_cut_are_told_and_measured(script: ModuleType, capsys: pyt
 
 
 def test_groups_of_one_length_are_measured_as_they_are(script: ModuleType) -> None:
-    """The library measures rows in another order then."""
+    """transformers measures rows in another order then."""
     rows = [{**row, "context": row["context"] + " Nobody saw it." * (number % 5)}
             for number, row in enumerate(ROWS["answers"])]  # fmt: skip
     write_rows("unequal.jsonl", rows)
@@ -339,16 +350,22 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"label_column": "c"}, [{"text": "a", "label": "x"}], "the dataset has no column 'c'"),
     ({}, [{"text": "a", "label": 0}, {"text": "b", "label": 1}, {"text": "c", "label": 5}], "5 is out of range"),
     ({}, [{"text": "a", "label": "x"}, {"text": None, "label": "y"}], "text = None is no text"),
-    ({}, [], "rows.jsonl: holds no rows"),
+    ({}, [], "rows.jsonl: has no rows"),
     ({"dataset": "gone.csv"}, None, "gone.csv: there is no such file"),
     ({"model": "wide"}, None, "the tokenizer has 343 tokens, and the model embeddings for "),
     ({"model": "./nowhere"}, None, "--model ./nowhere: cannot be loaded"),
     ({"model": "encoder-decoder", "task": "token-classification", "dataset": "tags.jsonl"}, None, "has no model for"),
     ({"task": "classification"}, None, "--task classification: must be one of sequence-classification, "),
     ({"max_length": 65}, None, "--max-length 65: the model and its tokenizer read at most 64 tokens"),
-    ({"doc_stride": 3}, None, "--doc-stride 3: is an option of --task question-answering"),
-    ({"problem_type": "regression"}, None, "is no finite number"),
-    ({"problem_type": "multi_label_classification"}, None, "'label' holds no lists"),
+    ({"task_options": '{"doc_stride": 3}'}, None,
+     "--task-options: sequence-classification has no option 'doc_stride'; it has problem_type, baseline"),
+    ({"doc_stride": 3}, None, "unknown option --doc_stride: use --task-options '{\"doc_stride\": 64}'"),
+    ({"task_options": '{"max_answer_length": 0}', "task": "question-answering"}, None,
+     "--task-options: max_answer_length = 0 must be a whole number of at least 1"),
+    ({"task_options": '{"doc_strid": 3}', "task": "question-answering"}, None, "(did you mean doc_stride?)"),
+    ({"task_options": "{"}, None, "--task-options {: is no JSON"),
+    ({"task_options": '{"problem_type": "regression"}'}, None, "is no finite number"),
+    ({"task_options": '{"problem_type": "multi_label_classification"}'}, None, "'label' holds no lists"),
     ({}, [{"text": "a", "labels": [0, 1, 1]}], "names a class twice"),
     ({}, [{"text": "a", "labels": [0, 1]}, {"text": "b", "labels": [1, 0]}], "all labels are "),
     ({}, [{"text": "a", "label": {"x": 1}}], "no label is a name, or the number of a class"),
@@ -361,8 +378,9 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
      "--metric_for_best_model bleu: must be one of loss, exact_match, f1."),
     ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "generation_num_beams": 0}, None,
      "--generation_num_beams 0: must be at least 1"),
-    ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl", "max_target_length": 65}, None,
-     "--max-target-length 65: the model and its tokenizer take at most 64 tokens"),
+    ({"model": "encoder-decoder", "task": "seq2seq", "dataset": "pairs.jsonl",
+      "task_options": '{"max_target_length": 65}'}, None,
+     "--task-options: max_target_length = 65: the model and its tokenizer take at most 64 tokens"),
     ({"lora_r": -1}, None, "--lora-r -1"),
     ({"label_smoothing_factor": 0.1}, [{"text": "a", "label": 0.5}, {"text": "b", "label": 1.5}],
      "--label_smoothing_factor 0.1: --task sequence-classification (regression) cannot honour it"),
@@ -378,9 +396,11 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"include_for_metrics": "inputs"}, None, "--include_for_metrics ['inputs']: cannot be honoured"),
     ({"remove_unused_columns": True}, None, "--remove_unused_columns True: cannot be honoured"),
     ({"sortish_sampler": True}, None, "--sortish_sampler True: cannot be honoured"),
-    ({"baseline": "svm"}, None, "--baseline svm: must be one of majority, tf-idf"),
-    ({"baseline": "tf-idf", "task": "seq2seq"}, None, "--baseline tf-idf: is an option of --task sequence-class"),
-    ({"baseline": "tf-idf"}, [{"text": "a", "labels": [0, 1]}], "--baseline tf-idf: is for texts with one right"),
+    ({"task_options": '{"baseline": "svm"}'}, None, "baseline = 'svm' must be one of majority, tf-idf"),
+    ({"task_options": '{"baseline": "tf-idf"}', "task": "seq2seq"}, None,
+     "seq2seq has no option 'baseline'; it has max_target_length"),
+    ({"task_options": '{"baseline": "tf-idf"}'}, [{"text": "a", "labels": [0, 1]}],
+     "baseline = tf-idf is for texts with one right"),
     ({"task": "token-classification"}, [{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a"], "tags": []}],
      "has 1 words and 0 labels"),
     ({"task": "question-answering"},
@@ -388,7 +408,8 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
      "the answer 'mill' does not stand at 4 of the text, where there is 'old '"),
     ({"task": "question-answering"}, [{"question": "Q", "context": CONTEXT, "answers": "mill"}],
      "answers = 'mill' must be lists"),
-    ({"task": "question-answering", "dataset": "answers.jsonl", "doc_stride": 60}, None, "there is no room for the"),
+    ({"task": "question-answering", "dataset": "answers.jsonl", "task_options": '{"doc_stride": 60}'}, None,
+     "there is no room for the"),
     ({"model": "decoder", "task": "chat"}, [{"prompt": "a", "response": ""}], "response = '' is no text"),
     ({"model": "decoder", "task": "chat"}, [{"messages": [{"role": "robot", "content": "a"}]}],
      "must have a `role` (system, user, assistant or tool)"),

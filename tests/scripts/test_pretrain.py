@@ -133,7 +133,7 @@ def test_a_tokenizer_needs_only_what_the_objective_needs(script: ModuleType) -> 
 def test_a_loss_stands_beside_that_of_the_frequencies_of_its_labels(
     script: ModuleType, objective: str, counted: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hf_tx.training.pretraining._MOST_COUNTED", counted)
+    monkeypatch.setattr("hf_tx.objectives.objective._MOST_COUNTED", counted)
     kind, parts = OBJECTIVES[objective], {"train": TEXT.splitlines()[::2], "validation": TEXT.splitlines()[1::2]}
     Path("data").mkdir()
     for split, lines in parts.items():
@@ -268,10 +268,10 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
             {"text": None, "dataset": "rows.jsonl"},
             "the dataset has no column 'text': its columns are body; name yours",
         ),
-        ({"text": None, "dataset": "empty.jsonl"}, "empty.jsonl: holds no rows"),
+        ({"text": None, "dataset": "empty.jsonl"}, "empty.jsonl: has no rows"),
         ({"family": "encoder", "objective": "causal-lm"}, "--objective causal-lm: is not for --family encoder"),
         ({"objective_options": '{"pack": 1}'}, "--objective-options"),
-        ({"config_changes": "{"}, "--config-changes {: is no JSON"),
+        ({"config_changes": "{"}, "--config-changes { is not JSON"),
         ({"config_changes": '{"vocab_size": 9}'}, "the tokenizer decides vocab_size"),
         ({"config_changes": '{"eos_token_id": 9}'}, "the tokenizer decides eos_token_id"),
         ({"learning_rate": "nan"}, "--learning_rate nan: must be a number of at least 0"),
@@ -284,7 +284,10 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
         ({"attn_implementation": "banded"}, "banded"),
         ({"resume": True}, "--resume: there is no checkpoint in out"),
         ({"other_text": "gone.txt"}, "gone.txt"),
-        ({"other_text": "text.txt", "family": "encoder"}, "--other-text: is measured of causal-lm alone"),
+        (
+            {"other_text": "text.txt", "family": "encoder"},
+            "--other-text: is measured of causal-lm, continuation",
+        ),
         ({"eval_text": "text.txt"}, "--eval-text text.txt: holds a text that is trained on too"),
         ({"held_out": 0.7}, "--held-out 0.7: must be above 0 and at most 0.5"),
         ({"max_steps": 0}, "--max_steps 0: must be at least 1"),
@@ -301,7 +304,7 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
         ({"tokenizer": "./folder"}, "--tokenizer ./folder: cannot be loaded"),
         ({"eval_split": "test"}, "--eval-split test: must be a split of --dataset"),
         ({"text": None, "dataset": "rows.jsonl", "eval_split": "test"}, "has no split 'test'"),
-        ({"text": None, "dataset": "text.txt"}, "text.txt: is no .json, "),
+        ({"text": None, "dataset": "text.txt"}, "text.txt is not a .json, "),
         ({"text": None, "dataset": "latin.jsonl"}, "latin.jsonl' is not UTF-8 text: invalid continuation byte at"),
         ({"resume_from_checkpoint": "gone"}, "gone"),
         (
@@ -324,7 +327,7 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
             "--num-train-epochs 1: how long a pass over a stream is",
         ),
         ({"streaming": True, "held_out_first": 99999}, "so that too few would be left to train on"),
-        ({"learning_rat": 1}, "unknown argument --learning_rat: did you mean --learning_rate?"),
+        ({"learning_rat": 1}, "unknown option --learning_rat: did you mean --learning_rate?"),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_nothing_behind(
@@ -448,10 +451,10 @@ def test_a_checkpoint_that_is_not_whole_is_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("seed: 1\nseed: 2\n", "seed is there twice"),
-        ("max-steps: 1\nmax_steps: 2\n", "max_steps is there twice"),
-        ("config_changes: {a: 1, a: 2}\n", "a is there twice"),
-        ("seed: [1, 2]\n", "seed takes one value, not a list"),
+        ("seed: 1\nseed: 2\n", "seed occurs twice"),
+        ("max-steps: 1\nmax_steps: 2\n", "max_steps occurs twice"),
+        ("config_changes: {a: 1, a: 2}\n", "a occurs twice"),
+        ("seed: [1, 2]\n", "seed must be one value, not a list"),
         ("seed: true\n", "invalid int value: 'True'"),
         ("config_changes: {a: 2020-01-01}\n", "has no field 'a'"),
         ("title: \xe9\n", "'bad.yaml' cannot be read"),
@@ -464,7 +467,7 @@ def test_what_a_file_says_is_said_once(
     assert script.main(["bad.yaml"]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert script.main(["bad.yaml", "--seed=1"]) == 2
-    assert "bad.yaml: is no option; a file of options" in capsys.readouterr().err
+    assert "bad.yaml is not an option. Options begin with --; a file with options" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_run_that_resume_ends_as_the_whole(

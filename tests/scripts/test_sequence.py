@@ -89,7 +89,9 @@ def test_every_step_says_what_it_has_made(done: Any) -> None:
     assert list(printed) == [*ADDED, "check", "push"]
     for script, output in zip(ADDED, ("my-tokenizer", "my-encoder", "my-classifier", "found.json"), strict=True):
         assert re.search(rf"saved to +\S*{output}", printed[script]), printed[script]
-    assert printed["check"] == "my-classifier: weights, code, card, secrets and pickles are right.\n"
+    assert (
+        printed["check"] == "my-classifier: no problems in files, weights, code and card; no secrets and no pickles.\n"
+    )
     assert printed["push"].startswith(f"{hub.endpoint}/{USER}/my-classifier/commit/")
 
 

@@ -65,7 +65,7 @@ def test_paths_are_checked_before_anything_is_read(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "hello"}\n')
     with pytest.raises(FileNotFoundError, match=r"missing\.txt' does not exist"):
         iter_texts(tmp_path / "missing.txt")
-    with pytest.raises(ValueError, match=r"directory '.*empty' holds no \*\.txt file"):
+    with pytest.raises(ValueError, match=r"the folder '.*empty' has no \*\.txt file"):
         iter_texts(tmp_path / "empty")
     with pytest.raises(ValueError, match=r"empty\.txt' is empty"):
         iter_texts(tmp_path / "empty.txt")
@@ -94,7 +94,7 @@ def test_paths_are_checked_before_anything_is_read(tmp_path):
         (b"cut off \xe2\x98", "unexpected end of data at byte offset 8;"),
         (b"x" * (BLOCK - 1) + b"\xe2", f"unexpected end of data at byte offset {BLOCK - 1};"),
         (b"\xed\xa0\x80", "invalid continuation byte at byte offset 0;"),
-        (b" \n\t\r\n", "holds nothing but white space"),
+        (b" \n\t\r\n", "only contains white space"),
     ],
 )
 def test_files_that_are_not_text(tmp_path, data, message):
@@ -150,13 +150,13 @@ def test_datasets_that_do_not_serve(tmp_path):
         iter_dataset(tmp_path / "missing.jsonl")
     with pytest.raises(FileNotFoundError, match="dataset '.*bare' was not found"):
         iter_dataset(tmp_path / "bare")
-    with pytest.raises(ValueError, match=r"empty\.csv: holds no rows"):
+    with pytest.raises(ValueError, match=r"empty\.csv: has no rows"):
         iter_dataset(tmp_path / "empty.csv")
     with pytest.raises(ValueError, match=r"rows\.jsonl' has no column 'body': its columns are 'text'"):
         iter_dataset(tmp_path / "rows.jsonl", column="body")
     with pytest.raises(ValueError, match=r"rows\.jsonl' has no split 'test': its splits are train"):
         iter_dataset(tmp_path / "rows.jsonl", split="test")
-    with pytest.raises(ValueError, match=r"broken\.jsonl: cannot be read: line 2 is no JSON"):
+    with pytest.raises(ValueError, match=r"broken\.jsonl: cannot be read: line 2 is not JSON"):
         list(iter_dataset(tmp_path / "broken.jsonl"))
 
 
@@ -169,8 +169,8 @@ def test_datasets_that_do_not_serve(tmp_path):
             "rows.jsonl' is not UTF-8 text: invalid continuation byte at byte offset 10",
         ),
         ("rows.csv", b"text\n\xff\n", "rows.csv' is not UTF-8 text: invalid start byte at byte offset 5"),
-        ("rows.json", b"\n\n", "rows.json' holds nothing but white space"),
-        ("rows.txt", b"text\n", "rows.txt: is no .json, .jsonl, .csv, .tsv, .parquet file"),
+        ("rows.json", b"\n\n", "rows.json' only contains white space"),
+        ("rows.txt", b"text\n", "rows.txt is not a .json, .jsonl, .csv, .tsv, .parquet file"),
     ],
 )
 def test_a_table_that_is_none_is_refused_by_name(tmp_path, name, content, message):

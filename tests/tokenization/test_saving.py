@@ -53,7 +53,7 @@ def test_other_files_are_never_replaced(trained, tmp_path):
     (tmp_path / "model" / "model.safetensors").write_bytes(b"weights")
     for overwrite in (False, True):
         with pytest.raises(
-            FileExistsError, match=r"holds more than a tokenizer \(model.safetensors\): choose another"
+            FileExistsError, match=r"contains other files than a tokenizer \(model.safetensors\): choose another"
         ):
             save_tokenizer(tokenizer, tmp_path / "model", overwrite=overwrite)
     assert listing(tmp_path / "model") == ["model.safetensors", *FILES]

@@ -44,7 +44,7 @@ def test_a_quote_means_nothing_in_a_tsv(tmp_path: Path) -> None:
 
 def test_cells_of_a_tsv_that_look_quoted_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert rows_of(tmp_path / "rows.tsv", 'a\tb\n"x"\t1\ny\t2\n')[0] == {"a": '"x"', "b": "1"}
-    assert "1 of 2 rows have cells within quotes" in caplog.text
+    assert "1 of 2 rows have cells in quotes" in caplog.text
 
 
 # ----------------------------------------------------------------------------------------------------------------- csv
@@ -86,7 +86,7 @@ def test_the_header_says_what_separates_cells(
     text = f'text{separator}"la,bel"\n"a{separator}b"{separator}3,5\nc, d{separator}4\n'
     rows = rows_of(tmp_path / "rows.csv", text)
     assert rows == [{"text": f"a{separator}b", "la,bel": "3,5"}, {"text": "c, d", "la,bel": "4"}]
-    assert "cells are separated by a" in caplog.text
+    assert "the separator is a" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "header"), [("a.tsv", "text,label"), ("a.tsv", "text|label"), ("a.csv", '"a,b"')])
@@ -95,28 +95,29 @@ def test_one_column_whose_name_holds_a_separator_is_told(
 ) -> None:
     rows_of(tmp_path / name, f"{header}\nx\n")
     column = header.strip('"')
-    assert f"one column, '{column}': cells are separated by a " in caplog.text
+    assert f"has only one column, '{column}': its first line does not contain the separator, a " in caplog.text
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "a,b\n1,2\n\n1,2,3\n", "line 4 has 3 cells, and the header 2, with a comma between them"),
-        ("a.csv", 'a,b\n"x\ny",2\n1\n', "line 4 has 1 cells, and the header 2"),
-        ("a.tsv", "a\tb\n1\n", "line 2 has 1 cells, and the header 2, with a tab between them$"),
+        ("a.csv", "a,b\n1,2\n\n1,2,3\n", "line 4 has 3 cells separated by a comma, but the header has 2"),
+        ("a.csv", 'a,b\n"x\ny",2\n1\n', "line 4 has 1 cells separated by a comma, but the header has 2"),
+        ("a.tsv", "a\tb\n1\n", "line 2 has 1 cells separated by a tab, but the header has 2$"),
         ("a.csv", 'a,b\n1,2\n"x,2\n1,2\n', "line 3 begins a row with broken quotes .unexpected end of data"),
         ("a.csv", 'a,b\n"x,2\n1,"2"\n', "line 2 begins a row with broken quotes"),
-        ("a.csv", "\na,b,a\n1,2,3\n", "line 2 names the column 'a' twice"),
-        ("a.csv", "text;note,label\nx,1\n", "line 1 has a comma and a semicolon, so that"),
-        ("a.csv", "text|note,label\nx,1\n", "line 1 has a comma and a vertical bar, so that"),
-        ("a.csv", "a,b\n", "cannot be read: it holds no rows"),
+        ("a.csv", "\na,b,a\n1,2,3\n", "line 2 has the column 'a' twice"),
+        ("a.csv", "text;note,label\nx,1\n", "line 1 has a comma and a semicolon, so the separator"),
+        ("a.csv", "text|note,label\nx,1\n", "line 1 has a comma and a vertical bar, so the separator"),
+        ("a.csv", "a,b\n", "cannot be read: it has no rows"),
+        ("a.jsonl", '{"a": 1e999}', "line 1 is not JSON: 1e999 is too large for a number of 64 bits"),
         ("a.csv", b"a,b\n1,\0\n", "is not UTF-8 text: a NUL byte at byte offset 6"),
-        ("a.jsonl", '{"a": 1}\n\n{"a": }\n', "line 3 is no JSON: Expecting value at character 7"),
-        ("a.jsonl", '{"a": 1}\n[1]\n', r"line 2 is no object, but '\[1\]'"),
-        ("a.jsonl", '{"a": 1}\n{"a": NaN}\n', "line 2 is no JSON: NaN is no number"),
-        ("a.jsonl", '{"a": 1, "a": 2}\n', "line 1 is no JSON: a name stands twice in a, a"),
-        ("a.json", '[{"a": 1},\n {"a": 2]', "line 2 is no JSON"),
-        ("a.json", '["x"]', "begins no array of objects"),
+        ("a.jsonl", '{"a": 1}\n\n{"a": }\n', "line 3 is not JSON: Expecting value at character 7"),
+        ("a.jsonl", '{"a": 1}\n[1]\n', r"line 2 is not an object, but '\[1\]'"),
+        ("a.jsonl", '{"a": 1}\n{"a": NaN}\n', "line 2 is not JSON: NaN is not a number"),
+        ("a.jsonl", '{"a": 1, "a": 2}\n', "line 1 is not JSON: a name occurs twice in a, a"),
+        ("a.json", '[{"a": 1},\n {"a": 2]', "line 2 is not JSON"),
+        ("a.json", '["x"]', "must begin an array of objects"),
         ("a.jsonl", "{}\n{}\n", "rows 1 to 2 have no columns"),
     ],
 )
@@ -163,6 +164,49 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zip": zipped,
 }
+
+
+MORE = 20  # rows of the first batch
+
+
+def _lines(first: Any, last: Any) -> str:
+    """Rows of a first batch with one value, and a last row, of the next batch, with another."""
+    cells = [*[first] * MORE, last]
+    return "".join(json.dumps({"text": "word " * 20, "cell": cell}) + "\n" for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (1, 1.5),  # Arrow would make 1 of it,
+        (1.5, True),  # 1.0,
+        ("a", 1),  # "1",
+        ({"a": 1}, {"b": 1}),  # and an object without anything
+        ([1], ["1"]),
+    ],
+)
+def test_later_rows_of_another_type_are_refused_by_row(
+    first: Any, last: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_tx.tokenization.table_builder._BATCH_BYTES", 150 * MORE)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(_lines(first, last), "utf-8")
+    with pytest.raises(ValueError, match="rows.jsonl: cannot be read: row 21 has .* in column 'cell', which is "):
+        load_rows([str(path)])
+
+
+@pytest.mark.parametrize(("first", "last"), [(None, "late"), ([], [1]), ({"a": None}, {"a": "late"}), (1.5, 2)])
+def test_what_is_empty_at_first_gets_its_type_later(
+    first: Any, last: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_tx.tokenization.table_builder._BATCH_BYTES", 150 * MORE)
+    assert rows_of(tmp_path / "rows.jsonl", _lines(first, last))[-1]["cell"] == last
+
+
+def test_values_of_several_types_stay_what_they_are(tmp_path: Path) -> None:
+    for cells in ([1.5, True], [True, 1.5], [1, "1", None], [{"a": 1.5}, {"a": True}], [[1], [False]]):
+        rows = rows_of(tmp_path / "rows.jsonl", "".join(json.dumps({"cell": cell}) + "\n" for cell in cells))
+        assert repr([row["cell"] for row in rows]) == repr(cells)  # 1.0 == True
 
 
 @pytest.mark.parametrize("ending", COMPRESS)

@@ -6,8 +6,10 @@ from child_process import child
 from scripts.scripts import loaded
 from transformers import AutoTokenizer
 
+from hf_tx.common.packaged import SPEECHES, path_of
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "train_tokenizer.py"
-TEXT = SCRIPT.parent / "data" / "state_of_the_union.txt"
+TEXT = path_of(SPEECHES)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def test_the_command_of_the_package_trains_on_the_text_of_the_repository(tmp_pat
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
-    assert lines["vocabulary"] == "2000 tokens, of which special: <bos> <eos> <pad>"
+    assert lines["vocabulary"] == "2000 tokens, including <bos> <eos> <pad>"
     assert 3.0 < float(lines["compression"].split()[0]) < 5.0
     assert lines["example"].startswith("'Mr. Speaker, Mr. President,")
     assert lines["as"].startswith("tokens   ['<bos>', 'M")
@@ -60,7 +62,7 @@ def test_overwriting_is_asked_for(script, corpus, capsys):
     arguments = ["--text", str(corpus), "--output", str(folder), "--vocab-size"]
     assert script.main([*arguments, "300"]) == 0
     assert script.main([*arguments, "400"]) == 2
-    assert "is not empty: choose another, or allow it to be replaced" in capsys.readouterr().err
+    assert "is not empty: choose another, or replace its content" in capsys.readouterr().err
     assert len(AutoTokenizer.from_pretrained(folder)) == 300
     assert script.main([*arguments, "400", "--overwrite"]) == 0
     assert len(AutoTokenizer.from_pretrained(folder)) == 400
@@ -76,15 +78,15 @@ def test_overwriting_is_asked_for(script, corpus, capsys):
         (["--text", "binary.bin"], "'binary.bin' is not UTF-8 text: a NUL byte at byte offset 4"),
         (["--text", "latin.txt"], "'latin.txt' is not UTF-8 text: invalid continuation byte at byte offset 3"),
         (["--text", "corpus.txt", "missing.txt"], "text file 'missing.txt' does not exist"),
-        (["--text", "nothing"], "directory 'nothing' holds no *.txt file"),
+        (["--text", "nothing"], "the folder 'nothing' has no *.txt file"),
         (["--dataset", "missing.jsonl"], "missing.jsonl: there is no such file"),
         (["--dataset", "rows.jsonl"], "dataset 'rows.jsonl' has no column 'text': its columns are 'body'"),
         (["--text", "corpus.txt", "--vocab-size", "100"], "vocab_size=100 is too small"),
         (["--text", "corpus.txt", "--algorithm", "wordpiece", "--vocab-size", "50"], "vocab_size=50 is too small"),
         (["--text", "corpus.txt", "--model-max-length", "0"], "model_max_length=0 must be at least 1"),
         (["--text", "corpus.txt", "--output", "corpus.txt"], "corpus.txt' is a file, not a folder"),
-        (["--text", "corpus.txt", "--output", "other"], "other' holds more than a tokenizer (mine)"),
-        (["--text", "corpus.txt", "--vocab-sise", "100"], "unknown argument --vocab-sise: did you mean --vocab-size?"),
+        (["--text", "corpus.txt", "--output", "other"], "other' contains other files than a tokenizer (mine)"),
+        (["--text", "corpus.txt", "--vocab-sise", "100"], "unknown option --vocab-sise: did you mean --vocab-size?"),
     ],
 )
 def test_what_does_not_serve_writes_nothing(script, corpus, monkeypatch, capsys, arguments, message):

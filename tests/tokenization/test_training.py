@@ -435,13 +435,13 @@ def test_options_that_do_not_serve(texts, options, message):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([], "texts holds no text"),
-        (["", " \n\t"], "texts holds no text"),
-        (iter(()), "texts holds no text"),
+        ([], "texts has no text"),
+        (["", " \n\t"], "texts has no text"),
+        (iter(()), "texts has no text"),
         ("hello", "texts is one str"),
         (b"hello", "texts is one bytes"),
-        (["hello", None], "item 1 holds NoneType, not a string"),
-        (["hello", ["you", b"there"]], "item 1 holds bytes, not a string"),
+        (["hello", None], "item 1 is or contains NoneType, not a string"),
+        (["hello", ["you", b"there"]], "item 1 is or contains bytes, not a string"),
     ],
 )
 def test_texts_that_do_not_serve(algorithm, bad, message):

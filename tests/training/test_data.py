@@ -97,8 +97,12 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
     ("names", "error", "message"),
     [
         (["gone.jsonl"], FileNotFoundError, r"gone.jsonl: there is no such file"),
-        (["rows.jsonl", "rows.csv"], ValueError, r"files of several kinds \(.csv, .jsonl\): give files of one kind"),
-        (["rows.jsonl", "rows.xml"], ValueError, r"rows.xml: is no .json, .jsonl, .csv, .tsv, .parquet file"),
+        (
+            ["rows.jsonl", "rows.csv"],
+            ValueError,
+            r"the files have several extensions \(.csv, .jsonl\): pass files with the same",
+        ),
+        (["rows.jsonl", "rows.xml"], ValueError, r"rows.xml is not a .json, .jsonl, .csv, .tsv, .parquet file"),
         (["broken.jsonl"], ValueError, r"broken.jsonl: cannot be read: "),
         (["broken.parquet"], ValueError, r"broken.parquet: cannot be read: "),
         (["header.csv"], ValueError, r"header.csv: cannot be read: "),

@@ -104,7 +104,9 @@ def test_the_problem_can_be_said(tmp_path: Path, tokenizer: PreTrainedTokenizerB
         def task(problem: str | None, rows: Any = rows) -> Unencoded:
             return Unencoded(tokenizer, PreTrainedConfig(), rows, rows, max_length=16, problem_type=problem)
 
-        with pytest.raises(ValueError, match="10 is out of range.* a --problem-type says that they are names"):
+        with pytest.raises(
+            ValueError, match="10 is out of range.* problem_type in --task-options says that they are names"
+        ):
             task(None)
         assert task("regression").targets["training"] == [10.0, 20.0, 40.0, 20.0], how
         classes = task("single_label_classification")

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What hf_tx's trainers add to the library's: whole checkpoints, a stop at NaN, decay of matrices only."""
+"""What hf_tx's trainers add to those of transformers: whole checkpoints, a stop at NaN, decay of matrices only."""
 
 import json
 import signal
@@ -36,6 +36,31 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> TxTrainer:
     trainer = run_for(tmp_path_factory.mktemp("whole"))
     trainer.train()
     return trainer
+
+
+def test_auxiliary_losses_are_logged_beside_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type(build("decoder", head="lm").model.layers[0].mlp)
+    forward, seen = kind.forward, []
+
+    def penalising(self: Any, hidden_states: torch.Tensor, losses: Any = None) -> torch.Tensor:
+        output = forward(self, hidden_states)
+        if losses is not None:
+            losses.add("size", size := 0.1 * output.square().mean())
+            if self.training:
+                seen.append(size.item())
+        return output
+
+    monkeypatch.setattr(kind, "forward", penalising)
+    monkeypatch.setattr(kind, "auxiliary_losses", ("size",), raising=False)
+    model = build("decoder", head="lm")
+    trainer = run_for(tmp_path, model, max_steps=4, save_strategy="no", logging_steps=2, eval_strategy="steps")
+    trainer.check_first_batch()
+    seen.clear()
+    trainer.train()
+    logged = [entry["aux_loss_size"] for entry in trainer.state.log_history if "loss" in entry]
+    half = len(seen) // 2  # four batches of all layers
+    assert logged == pytest.approx([sum(seen[:half]) / 4, sum(seen[half:]) / 4])
+    assert all("aux_loss_size" not in entry for entry in trainer.state.log_history if "eval_loss" in entry)
 
 
 # -------------------------------------------------------------------------------------------------------- checkpoints
@@ -219,7 +244,7 @@ def test_schedules_know_which_way_is_better(tmp_path: Path, schedule: str, measu
 
 
 def test_a_wrong_direction_is_refused(tmp_path: Path) -> None:
-    """What the library guesses: all is better when it is greater, but what ends in `loss`."""
+    """What transformers guesses: all is better when it is greater, but what ends in `loss`."""
     with pytest.raises(ValueError, match="metric_for_best_model = mse: a smaller value is better"):
         run_for(tmp_path, metric_for_best_model="mse")
     run_for(tmp_path, metric_for_best_model="mse", greater_is_better=False)

@@ -391,7 +391,10 @@ def test_what_a_template_does_not_show_is_refused(row: dict[str, Any], template:
 def test_columns_that_are_not_read_are_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     task_of(Seq2Seq, tokenizer_of("decoder"), [{"source": "a", "target": "b", "weight": 3, "summary": "c"}])
-    assert "columns that are not read: weight, summary; read are source, target" in caplog.text
+    assert (
+        "the columns weight, summary of the data are not used; the columns that are used are source, target"
+        in caplog.text
+    )
 
 
 def test_a_template_that_changes_earlier_turns_is_refused() -> None:

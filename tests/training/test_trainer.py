@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""All heads under the library's own Trainer, and under PEFT."""
+"""All heads under transformers' own Trainer, and under PEFT."""
 
 import copy
 import subprocess
@@ -195,8 +195,8 @@ def test_evaluation_and_prediction_gather_the_logits_and_nothing_else(name: str,
 @pytest.mark.parametrize("name", HEADS)
 def test_accumulation_takes_the_step_of_the_whole_batch(name: str, tmp_path: Path) -> None:
     head = HEADS[name]
-    # Very unequal numbers of targets. Scores of spans compete over the whole row, pads included, as in the library, so
-    # that their padding must not differ between batches.
+    # Very unequal numbers of targets. Scores of spans compete over the whole row, pads included, as in transformers,
+    # so that their padding must not differ between batches.
     data = head.data([3, 12, 5, 2] if "span" not in name else [5, 5, 5, 5])
     whole = None
     for size in (4, 2, 1):
@@ -285,7 +285,7 @@ def test_label_smoothing_uses_the_targets_of_the_model(name: str, lora: bool, tr
     batch = collate(data)
     if (
         head.family == "encoder_decoder"
-    ):  # labels never reach the model, so a collator shifts them, as the library's does
+    ):  # labels never reach the model, so a collator shifts them, as transformers' does
         batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])
     targets = batch["labels"]
     with torch.no_grad():

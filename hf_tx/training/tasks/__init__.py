@@ -2,6 +2,7 @@
 """What models are fine-tuned for, one file a task: rows with labels from a dataset, and what is measured."""
 
 from .chat import Chat
+from .options import TaskOptions, check_task_options
 from .question_answering import QuestionAnswering
 from .seq2seq import Seq2Seq
 from .sequence_classification import SequenceClassification
@@ -20,5 +21,7 @@ __all__ = [
     "Seq2Seq",
     "SequenceClassification",
     "Task",
+    "TaskOptions",
     "TokenClassification",
+    "check_task_options",
 ]

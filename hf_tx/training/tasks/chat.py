@@ -56,7 +56,7 @@ class Chat(Task):
     """
 
     name = "chat"
-    hub_name = "text-generation"
+    pipeline_tag = "text-generation"
     auto_class = AutoModelForCausalLM
     texts = ("prompt",)
     labels = ("messages", "response", "completion")
@@ -74,7 +74,7 @@ class Chat(Task):
             return ()
         return super().choose_columns(columns)
 
-    def set_up(self, **options: Any) -> None:
+    def set_up(self) -> None:
         """Check the turns, and give the tokenizer a template if it has none."""
         if not self.tokenizer.is_fast or self.tokenizer.eos_token_id is None:
             raise ValueError("chat needs a fast tokenizer with an eos_token, which ends an answer.")

@@ -144,7 +144,7 @@ def _numbers(labels: Iterable[Any], gaps: bool) -> list[str]:
         raise ValueError(
             f"the training data has the labels {', '.join(map(str, ordered[:10]))}: {beyond[0]} is out of range, as "
             f"{len(ordered)} classes have the numbers {first} to {first + len(ordered) - 1}. Leave no gaps, "
-            "or give names; a --problem-type says that they are names (single_label_classification) or amounts "
-            "(regression)."
+            "or give names; problem_type in --task-options says that they are names (single_label_classification) or "
+            "amounts (regression)."
         )
     return [str(label) for label in ordered]

@@ -2,6 +2,7 @@
 """Where in a text the answer to a question stands."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, ClassVar
 
@@ -10,9 +11,19 @@ from transformers import AutoModelForQuestionAnswering, DataCollatorWithPadding,
 
 from ...evaluation.directions import MEASURES
 from ...evaluation.task_metrics import question_answering_metrics
+from .options import TaskOptions, option
 from .task import Task, row_name
 
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringOptions(TaskOptions):
+    """See [`TaskOptions`]."""
+
+    doc_stride: int | None = option(None, "tokens by which windows overlap; default: a quarter of a row", least=0)
+    max_answer_length: int = option(30, "the most tokens of an answer", least=1)
+    n_best: int = option(20, "how many beginnings and ends of an answer are tried with each other", least=1)
 
 
 class QuestionAnswering(Task):
@@ -27,7 +38,8 @@ class QuestionAnswering(Task):
     """
 
     name = "question-answering"
-    hub_name = "question-answering"
+    options_class = QuestionAnsweringOptions
+    pipeline_tag = "question-answering"
     auto_class = AutoModelForQuestionAnswering
     texts = ("question", "context")
     labels = ("answers",)
@@ -36,20 +48,12 @@ class QuestionAnswering(Task):
     honours = tuple(name for name in Task.honours if name != "label_smoothing_factor")  # places are no classes
     baseline_name = "before training"
 
-    def set_up(
-        self, doc_stride: int | None = None, max_answer_length: int = 30, n_best: int = 20, **options: Any
-    ) -> None:
-        """Check that all answers stand where they are said to.
-
-        Args:
-            doc_stride: the tokens by which windows overlap. Default: a quarter of `max_length`.
-            max_answer_length: the most tokens of an answer.
-            n_best: how many beginnings and ends are tried with each other.
-            **options: none.
-        """
+    def set_up(self) -> None:
+        """Check that all answers stand where they are said to."""
         super().set_up()
-        self.stride = self.max_length // 4 if doc_stride is None else doc_stride
-        self.max_answer_length, self.n_best = max_answer_length, n_best
+        given = self.given
+        self.stride = self.max_length // 4 if given.doc_stride is None else given.doc_stride
+        self.max_answer_length, self.n_best = given.max_answer_length, given.n_best
         if not self.tokenizer.is_fast:
             raise ValueError("question-answering needs a fast tokenizer, which says where tokens stand in a text.")
         question, context = self.columns
@@ -60,15 +64,15 @@ class QuestionAnswering(Task):
             if longest + self.stride >= self.max_length:
                 raise ValueError(
                     f"a question of the {split_name} data has {longest} tokens, and windows of {self.max_length} "
-                    f"tokens overlap by {self.stride} (--doc-stride): there is no room for the text."
+                    f"tokens overlap by {self.stride} (doc_stride in --task-options): there is no room for the text."
                 )
         self.has_unanswerable = any(not answers["text"] for answers in self.held_out[self.label_column])
         #: Of each held-out window: its question, and where its tokens stand in the text; None outside.
         self.windows: list[tuple[int, list[Span | None]]] = []
 
-    def options(self) -> dict[str, Any]:
-        """Add the overlap, and the longest answer."""
-        return {**super().options(), "doc_stride": self.stride, "max_answer_length": self.max_answer_length}
+    def measuring_options(self) -> dict[str, Any]:
+        """Return how windows overlap, and how answers are chosen."""
+        return {**asdict(self.given), "doc_stride": self.stride}
 
     def rows(self, split: Any) -> Any:
         """Return the windows of a split."""

@@ -2,6 +2,7 @@
 """A text from a text: translations, summaries, paraphrases."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,15 @@ from ...evaluation.loading import longest_input
 from ...evaluation.task_metrics import seq2seq_metrics
 from ...models.losses import IGNORE
 from ..trainer import TxSeq2SeqTrainer
+from .options import TaskOptions, option
 from .task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqOptions(TaskOptions):
+    """See [`TaskOptions`]."""
+
+    max_target_length: int | None = option(None, "the most tokens of a target; default: those of a source", least=1)
 
 
 class Seq2Seq(Task):
@@ -23,7 +32,8 @@ class Seq2Seq(Task):
     """
 
     name = "seq2seq"
-    hub_name = "text2text-generation"
+    options_class = Seq2SeqOptions
+    pipeline_tag = "text2text-generation"
     auto_class = AutoModelForSeq2SeqLM
     texts = ("source",)
     labels = ("target",)
@@ -37,26 +47,23 @@ class Seq2Seq(Task):
         "unknown_targets": "targets with unknown tokens",
     }
 
-    def set_up(self, max_target_length: int | None = None, **options: Any) -> None:
-        """Check that both are texts.
-
-        Args:
-            max_target_length: the most tokens of a target. Default: `max_length`.
-            **options: none.
-        """
+    def set_up(self) -> None:
+        """Check that both are texts."""
+        max_target_length = self.given.max_target_length
         self.check_texts(*self.columns, self.label_column)
         longest = longest_input(self.config, self.tokenizer)
         if max_target_length is not None and longest is not None and max_target_length > longest:
             raise ValueError(
-                f"--max-target-length {max_target_length}: the model and its tokenizer take at most {longest} tokens."
+                f"--task-options: max_target_length = {max_target_length}: the model and its tokenizer take at most "
+                f"{longest} tokens."
             )
         self.max_target_length = max_target_length or self.max_length
         if self.tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no eos_token: the model would never learn where to stop.")
 
-    def options(self) -> dict[str, Any]:
-        """Add the length of targets."""
-        return {**super().options(), "max_target_length": self.max_target_length}
+    def measuring_options(self) -> dict[str, Any]:
+        """Return the length of targets."""
+        return {"max_target_length": self.max_target_length}
 
     def encode(self, batch: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
         """Encode sources, and targets that end with eos unless they were cut."""

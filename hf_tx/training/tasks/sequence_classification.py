@@ -4,6 +4,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,20 @@ from ...baselines import classify_by_words
 from ...evaluation.directions import MEASURES
 from ...evaluation.task_metrics import classification_metrics, regression_metrics
 from .labels import Labels, are_numbers, number_of
+from .options import TaskOptions, option
 from .task import Task, row_name
 
 logger = logging.get_logger(__name__)
 BASELINES = ("majority", "tf-idf")
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceClassificationOptions(TaskOptions):
+    """See [`TaskOptions`]."""
+
+    problem_type: str | None = option(None, "default: by the labels", choices=PROBLEMS, of_training=True)
+    baseline: str = option("majority", "what measures are compared with", choices=BASELINES, of_training=True)
 
 
 class SequenceClassification(Task):
@@ -34,7 +44,8 @@ class SequenceClassification(Task):
     """
 
     name = "sequence-classification"
-    hub_name = "text-classification"
+    options_class = SequenceClassificationOptions
+    pipeline_tag = "text-classification"
     auto_class = AutoModelForSequenceClassification
     labels = ("label", "labels")
     metric = "classification"
@@ -45,9 +56,10 @@ class SequenceClassification(Task):
             raise ValueError(f"--columns {' '.join(columns)}: {self.name} reads one, or two for pairs of texts.")
         return tuple(columns or self.texts)
 
-    def set_up(self, problem_type: str | None = None, baseline: str = "majority", **options: Any) -> None:
+    def set_up(self) -> None:
         """Find the classes, and check the labels of all rows."""
         super().set_up()
+        problem_type, baseline = self.given.problem_type, self.given.baseline
         feature = self.first_split.features[self.label_column]
         listed = hasattr(feature, "feature")
         if self.train is None:
@@ -59,7 +71,9 @@ class SequenceClassification(Task):
                 f"{'lists' if listed else 'no lists'}; several right classes stand in a list, and no other labels do."
             )
         if baseline == "tf-idf" and (self.problem_type != PROBLEMS[0] or len(self.columns) > 1):
-            raise ValueError("--baseline tf-idf: is for texts with one right class, and not for pairs; leave it out.")
+            raise ValueError(
+                "--task-options: baseline = tf-idf is for texts with one right class, and not for pairs; leave it out."
+            )
         self.baseline_name = baseline  # type: ignore[misc]
         if self.problem_type != PROBLEMS[0]:  # there is not one class to smooth
             self.honours = tuple(name for name in self.honours if name != "label_smoothing_factor")
@@ -82,7 +96,7 @@ class SequenceClassification(Task):
         if self.train is not None and len(set(map(repr, self.targets["training"]))) < 2:
             raise ValueError(f"all labels are {self.train[self.label_column][0]!r:.60}: nothing can be learnt.")
         of = "" if self.problem_type == "regression" else f" of {len(self.classes.names)} classes"
-        why = "as said" if problem_type else "by the labels; --problem-type says another"
+        why = "as said" if problem_type else "by the labels; problem_type in --task-options says another"
         logger.info(f"{self.label_column}: {self.problem_type}{of} ({why}).")
 
     @property

@@ -10,11 +10,11 @@ from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBa
 from transformers.utils import logging
 
 from ...common.columns import tell_unread
-from ...common.options import flag
 from ...common.pieces import beginning
 from ...evaluation.task_metrics import libraries
 from ..data import check_columns
 from ..trainer import TxTrainer
+from .options import TaskOptions
 
 logger = logging.get_logger(__name__)
 Measures = dict[str, float]
@@ -32,7 +32,7 @@ class Task(ABC):
         max_length: the most tokens of a row.
         columns: the columns of texts. Default: what the task calls them.
         label_column: the column of what is to be learnt. Default: the first of those that the task knows.
-        options: those of the task alone: the keywords of `set_up`.
+        options: those of the task alone: the fields of its `options_class`.
 
     Raises:
         ValueError: a column that is not there, or a row that does not serve.
@@ -41,10 +41,12 @@ class Task(ABC):
 
     #: The name in `TASKS`.
     name: ClassVar[str]
-    #: The Hub's name of the task.
-    hub_name: ClassVar[str]
+    #: The Hub's name of what a model that has learnt it does, for a card.
+    pipeline_tag: ClassVar[str]
     #: The Auto class of its models.
     auto_class: ClassVar[Any]
+    #: The options of the task alone.
+    options_class: ClassVar[type[Any]] = TaskOptions
     #: What the columns of texts are called.
     texts: ClassVar[tuple[str, ...]] = ("text",)
     #: What the column of labels may be called.
@@ -83,12 +85,14 @@ class Task(ABC):
         self.tokenizer, self.config, self.max_length = tokenizer, config, max_length
         self.train: Any = train
         self.held_out: Any = held_out
+        #: What is given of its own options.
+        self.given: Any = self.options_class(**options)
         self.columns = self.choose_columns(columns)
         known = [name for name in self.labels if name in self.first_split.column_names]
         self.label_column = label_column or (known or self.labels)[0]
         for split in self.splits.values():
             check_columns(split, [*self.columns, self.label_column])
-        self.set_up(**options)
+        self.set_up()
         found = self.first_split.column_names
         tell_unread(found, [*self.columns, self.label_column, *(name for name in self.reads if name in found)])
         #: How many rows are not read as a whole, by the name of the data and what `cuts` counts.
@@ -133,7 +137,7 @@ class Task(ABC):
                         where = row_name(split, split_name, number)
                         raise ValueError(f"{where}: {column} = {text!r:.60} is no text; leave such rows out.")
 
-    def set_up(self, **options: Any) -> None:
+    def set_up(self) -> None:
         """Check the rows, and find out what the model must know."""
         self.check_texts(*self.columns)
 
@@ -142,9 +146,9 @@ class Task(ABC):
     def measured(self) -> Iterable[str]:
         """The names of the numbers in `measures`, all of them in `MEASURES`."""
 
-    def options(self) -> dict[str, Any]:
-        """Return the options that measure the same again."""
-        return {"max_length": self.max_length}
+    def measuring_options(self) -> dict[str, Any]:
+        """Return those of the task's own options that measure the same again."""
+        return {}
 
     def config_fields(self) -> dict[str, Any]:
         """Return the fields of the config that the data decides."""
@@ -218,7 +222,8 @@ class Task(ABC):
 
     def tell_cuts(self) -> None:
         """Log what is not read as a whole, if anything is."""
-        options = " ".join(f"{flag(name)} {value}" for name, value in self.options().items())
+        own = ", ".join(f"{name} = {value}" for name, value in self.measuring_options().items())
+        options = f"--max-length {self.max_length}" + (f" and --task-options: {own}" if own else "")
         for column, (words, numbers) in zip(self.cuts, self.cut_facts().items(), strict=True):
             if any(counts[column] for counts in self.cut.values()):
                 logger.warning(f"{words}: {numbers}, with {options}.")

@@ -32,14 +32,14 @@ class TokenClassification(Task):
     """
 
     name = "token-classification"
-    hub_name = "token-classification"
+    pipeline_tag = "token-classification"
     auto_class = AutoModelForTokenClassification
     texts = ("tokens",)
     labels = ("tags", "ner_tags", "pos_tags", "labels")
     metric = "token_classification"
     cuts: ClassVar = {"cut_rows": "rows that were cut", "unread_rows": "rows with words that are not read"}
 
-    def set_up(self, **options: Any) -> None:
+    def set_up(self) -> None:
         """Find the tags, and check that all words have one."""
         (column,) = self.columns
         feature = self.first_split.features[self.label_column]

@@ -32,7 +32,7 @@ class QuestionAnswering(evaluate.Metric):
 
     def add_batch(self, *, predictions: list[dict[str, Any]], references: list[dict[str, Any]]) -> None:
         """Add answers and what they should be."""
-        # A column may be absent here, which the library does not allow; and references may have more, as in SQuAD.
+        # A column may be absent here, which transformers does not allow; and references may have more, as in SQuAD.
         given = [{"no_answer_probability": 0.0, **row, "id": str(row["id"])} for row in predictions]
         right = [{"id": str(row["id"]), "answers": {"text": row["answers"]["text"]}} for row in references]
         super().add_batch(predictions=given, references=right)
