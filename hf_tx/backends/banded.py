@@ -43,7 +43,7 @@ def banded_attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute attention inside the band of the mask: an attention function for the library's table.
+    """Compute attention inside the band of the mask: an attention function for transformers' table.
 
     A layer without a band is computed in full, with a warning: by `sdpa`, or by `tiled` where it has a softcap, sinks
     or a position bias. What queries get that see no key is not defined, but finite.

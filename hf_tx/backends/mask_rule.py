@@ -17,12 +17,12 @@ _USE_ANOTHER = (
 
 
 class MaskRule:
-    """What the library hands to a mask function, kept instead of a mask. Its size does not grow with that of the mask.
+    """What transformers hands to a mask function, kept instead of a mask. Its size does not depend on that of the mask.
 
     Indices of queries and keys count from the first of this call; the offsets make them those of the rule.
 
     Args:
-        arguments: those of the library's mask functions; see `transformers.masking_utils.sdpa_mask`.
+        arguments: those of transformers' mask functions; see `transformers.masking_utils.sdpa_mask`.
 
     Attributes:
         queries: number of queries.
@@ -32,13 +32,13 @@ class MaskRule:
         right: and none after `i + shift + right`.
     """
 
-    # The library looks at a mask that it gets back, and passes one of four dimensions on.
+    # Transformers looks at a mask that it gets back, and passes one of four dimensions on.
     ndim = 4
 
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments
         self._function: Callable[..., Any] = arguments["mask_function"]
-        # The library wants it for every function of a caller; those of the stack say whether they broadcast.
+        # Transformers wants it for every function of a caller; those of the stack say whether they broadcast.
         self._use_vmap: bool = arguments.get("use_vmap", False) and not getattr(
             arguments.get("config"), "broadcasts", False
         )
@@ -71,7 +71,7 @@ class MaskRule:
     @property
     def is_bidirectional(self) -> bool:
         """Whether queries see keys behind them."""
-        # Only the library's functions for bidirectional masks pass this argument.
+        # Only transformers' functions for bidirectional masks pass this argument.
         return self._arguments["allow_is_bidirectional_skip"] is not None
 
     def _set_bounds(self) -> None:
@@ -102,7 +102,7 @@ class MaskRule:
 
     @property
     def _is_pure(self) -> bool:
-        # So the library says that the rule is nothing but causality and the window.
+        # So transformers says that the rule is nothing but causality and the window.
         name = "allow_is_bidirectional_skip" if self.is_bidirectional else "allow_is_causal_skip"
         return bool(self._arguments[name])
 
@@ -132,7 +132,7 @@ class MaskRule:
         head = batch.new_zeros(1)
         shape = (*query.shape, key.shape[-1])
         if self._use_vmap:
-            # As the library does it for functions of its callers, which need not be index-based.
+            # As transformers does it for functions of its callers, which need not be index-based.
             function = masking_utils._vmap_expansion_sdpa(self._function)
             if query.ndim == 2:
                 function = torch.vmap(function, in_dims=(None, None, 0, 0), out_dims=2)
@@ -148,7 +148,7 @@ class MaskRule:
         return (seen & inside[..., None, :]).expand(-1, *shape)
 
     def dense(self) -> torch.Tensor | None:
-        """Return the mask that the library makes for `sdpa`. *Shape:* `(batch, 1, queries, keys)`, bool, or None."""
+        """Return the mask that transformers makes for `sdpa`. *Shape:* `(batch, 1, queries, keys)`, bool, or None."""
         if "dense" not in self._cache:
             skip = bool(self._arguments["allow_is_bidirectional_skip"])
             self._cache["dense"] = sdpa_mask(**(self._arguments | {"allow_is_bidirectional_skip": skip}))
@@ -255,7 +255,7 @@ class MaskRule:
 
 
 def _is_widened(function: Callable[..., Any]) -> bool:
-    """Whether a function made by the library's combinators lets a query see what its base rule hides."""
+    """Whether a function made by transformers' combinators lets a query see what its base rule hides."""
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     parts = [part for cell in cells for part in (cell if isinstance(cell, tuple) else (cell,)) if callable(part)]
     return "or_masks" in getattr(function, "__qualname__", "") or any(_is_widened(part) for part in parts)
@@ -275,7 +275,7 @@ def mask_rule(
     device: torch.device | str = "cpu",
     **kwargs: Any,
 ) -> MaskRule:
-    """Build the mask of `tiled` and `banded`: a mask function for the library's table.
+    """Build the mask of `tiled` and `banded`: a mask function for transformers' table.
 
     Args:
         batch_size: rows of the batch.

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Makes the backends known to the library, and what they compute to the models."""
+"""Makes the backends known to transformers, and what they compute to the models."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -18,7 +18,7 @@ def register() -> None:
     computes = (SOFTCAP, POSITION_BIAS, SINKS, PATTERN)
     register_backend("tiled", tiled_attention, mask_rule, computes=computes, by_distance=True, dense_masks=True)
     register_backend("banded", banded_attention, mask_rule, computes=computes, by_distance=True, needs_band=True)
-    # The library accepts every registered name for every model, and has no hook for a backend to say no.
+    # Transformers accepts every registered name for every model, and has no hook for a backend to say no.
     for method, argument in (
         ("get_correct_attn_implementation", "requested_attention"),
         ("set_attn_implementation", "attn_implementation"),

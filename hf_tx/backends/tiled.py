@@ -61,7 +61,7 @@ def tiled_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute attention by tiles: an attention function for the library's table.
+    """Compute attention by tiles: an attention function for transformers' table.
 
     Queries that see no key give zeros.
 

@@ -3,7 +3,7 @@
 texts, texts from texts, and answers to instructions.
 
 Trains the model, measures it on held-out data beside a baseline, and saves it with its tokenizer, a plot of the losses
-and a model card. All options of the library's Trainer are there too.
+and a model card. All options of transformers' Trainer are there too.
 
 hf-tx finetune --model my-encoder --task sequence-classification --dataset reviews.csv
 hf-tx finetune --model my-encoder --task token-classification --dataset entities.jsonl

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""A model of any kind, seen through what every model of the library has: what applies to it, and how it is called."""
+"""A model of any kind, seen through what every model of transformers has: what applies to it, and how it is called."""
 
 import copy
 import functools

@@ -19,7 +19,7 @@ SAVING_CHECKS = CheckTable()
 
 
 def _reload(subject: ModelSubject, model: Any) -> tuple[Any, dict[str, Any]]:
-    """Save a model, load it, and return it with what the library says of the load."""
+    """Save a model, load it, and return it with what transformers says of the load."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         load: Any = subject.kind.from_pretrained

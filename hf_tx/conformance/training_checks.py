@@ -99,7 +99,7 @@ def activation_checkpointing(subject: ModelSubject) -> None:
     subject.need(model.supports_gradient_checkpointing, "the model does not support gradient checkpointing")
     for module in model.modules():
         if isinstance(module, nn.Dropout):
-            module.p = 0.0  # dropout of the two passes cannot be compared across the library's versions
+            module.p = 0.0  # dropout of the two passes cannot be compared across transformers' versions
     batch = subject.tokens(2, LENGTH)
     torch.manual_seed(1)
     expected = {name: grad.clone() for name, grad in model_gradients(subject, model, batch).items()}

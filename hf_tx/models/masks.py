@@ -69,7 +69,7 @@ def mask_groups(config: TxStackConfig) -> list[MaskGroup]:
 @dataclass
 class _MaskConfig:
     """What the mask functions read from a config, for one group; `band` is for backends that compute nothing else, and
-    `broadcasts` says that the rules may be evaluated without `torch.vmap`, which the library uses for them all."""
+    `broadcasts` says that the rules may be evaluated without `torch.vmap`, which transformers uses for them all."""
 
     _attn_implementation: str
     sliding_window: int | None

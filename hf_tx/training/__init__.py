@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""What training needs beside the library's Trainer: texts, configs of new models, distillation, epochs, Ctrl-C, and
+"""What training needs beside transformers' Trainer: texts, configs of new models, distillation, epochs, Ctrl-C, and
 whole checkpoints."""
 
 from .corpus import read_documents, split_documents

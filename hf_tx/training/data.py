@@ -202,7 +202,7 @@ def check_columns(dataset: Any, columns: Sequence[str]) -> None:
 
 
 def rows_of_texts(texts: list[str]) -> Any:
-    """Return texts as rows, each of which may be as long as it likes. The library would copy them several times."""
+    """Return texts as rows, each of which may be as long as it likes. Transformers would copy them several times."""
     import pyarrow
     from datasets import Dataset  # takes a second to import
     from datasets.fingerprint import generate_random_fingerprint

@@ -161,7 +161,7 @@ class DistillationTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        """Compute the objective on a batch; see the library's method of this name."""
+        """Compute the objective on a batch; see transformers' method of this name."""
         with self.accelerator.autocast():
             loss = self.objective(self.model, self.teacher, inputs)
         return (loss, {}) if return_outputs else loss

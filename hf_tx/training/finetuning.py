@@ -89,8 +89,8 @@ def prepare_finetuning(arguments: FinetuningArguments, options: FinetuningOption
     """Do all that can go wrong before the first step: load tokenizer, data and model, check every row, try one batch,
     and find the repository if the model is to be pushed.
 
-    The model is of the class that the library's Auto class of the task gives for the checkpoint: one of hf_tx for its
-    checkpoints, and the library's own for others; `hf-tx convert` makes them checkpoints of hf_tx. Its weights are in
+    The model is of the class that transformers' Auto class of the task gives for the checkpoint: one of hf_tx for its
+    checkpoints, and transformers' own for others; `hf-tx convert` makes them checkpoints of hf_tx. Its weights are in
     float32 (`bf16` computes in bfloat16).
 
     Raises:

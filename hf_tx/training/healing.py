@@ -82,7 +82,7 @@ def load_language_model(
     config_changes: dict[str, Any] | None = None,
     attn_implementation: str | None = None,
 ) -> tuple[Any, list[str]]:
-    """Load a language model of hf_tx or of the library as one of hf_tx, in float32, with changes if there are any.
+    """Load a language model of hf_tx or of transformers as one of hf_tx, in float32, with changes if there are any.
 
     Args:
         source: a folder, or a name on the Hub.

@@ -25,7 +25,7 @@ _OF_NONE: dict[str, tuple[tuple[Any, ...], str]] = {
     "batch_eval_metrics": ((False,), "measures are made of all rows"),
     "eval_do_concat_batches": ((True,), "measures are made of all rows"),
     "length_column_name": (("length",), "rows are as long as their tokens"),
-    "sortish_sampler": ((False,), "the library does not read it any more; --train_sampling_strategy group_by_length"),
+    "sortish_sampler": ((False,), "transformers does not read it any more; --train_sampling_strategy group_by_length"),
     "do_predict": ((False,), "a run trains and measures; `hf-tx evaluate` measures other data"),
     "use_liger_kernel": ((False,), "it has no kernels for the models of hf_tx, and would change nothing"),
 }

@@ -216,7 +216,7 @@ def _check_config(config: Any, where: Path) -> None:
 
 
 def flag_of(name: str) -> str:
-    """Return how an option is spelt: those of the Trainer with underscores, as the library does."""
+    """Return how an option is spelt: those of the Trainer with underscores, as transformers does."""
     return f"--{name}" if name in TrainingArguments.__dataclass_fields__ else flag(name)
 
 

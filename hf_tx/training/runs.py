@@ -36,7 +36,7 @@ _PLOT = "loss.png"
 _TIMES = ("runtime", "_per_second", "_preparation_time")
 #: What it adds of the training.
 _STATE = ("epoch", "num_input_tokens_seen")
-# Options of which the library takes any number, and fails late or does nothing.
+# Options of which transformers takes any number, and fails late or does nothing.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
         ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
@@ -94,13 +94,13 @@ class RunOptions(TrainingArguments):
         if pushes and not self.push_to_hub:
             raise ValueError(f"{', '.join(pushes)}: is an option of --push_to_hub; give it, or leave it out.")
         if self.metric_for_best_model is not None:
-            # The library goes by whether the name ends in `loss`.
+            # Transformers goes by whether the name ends in `loss`.
             known = greater_is_better(self.metric_for_best_model, given)
             self.greater_is_better = self.greater_is_better if known is None else known
 
     @contextmanager
     def main_process_first(self, local: bool | None = None, desc: str = "work") -> Iterator[None]:
-        """Let one process do something before the others; see the library's method of this name.
+        """Let one process do something before the others; see transformers' method of this name.
 
         Args:
             local: whether that is one of each machine. Default: where each machine saves (`save_on_each_node`);
@@ -149,7 +149,7 @@ class RunArguments(DataArguments):
 
             # Accelerate does it for accelerators only, and ZeRO-3 would partition the model for one process.
             init_distributed("gloo", auto_mpi_discovery=False)
-        if options.output_dir not in ("trainer_output", self.output):  # the first is what the library calls it
+        if options.output_dir not in ("trainer_output", self.output):  # the first is what transformers calls it
             raise ValueError(f"--output_dir {options.output_dir}: give it as --output.")
         options.output_dir = self.output
         folder = Path(self.output)
@@ -217,7 +217,7 @@ class RunArguments(DataArguments):
 
 
 def check_best(options: TrainingArguments, measured: Iterable[str]) -> None:
-    """Raise ValueError if the best model is to be that of a measure that there is not: the library would look for it
+    """Raise ValueError if the best model is to be that of a measure that there is not: transformers would look for it
     when the first steps are done."""
     name, known = options.metric_for_best_model, list(dict.fromkeys(["loss", *measured]))
     if name is not None and name.removeprefix("eval_") not in known:
@@ -245,7 +245,7 @@ def try_model(auto_class: Any, config: Any, **options: Any) -> None:
     """Build a model without weights, so that what is wrong with it shows before the data is read.
 
     Args:
-        auto_class: the library's Auto class.
+        auto_class: transformers' Auto class.
         config: of the model.
         **options: of `from_config`.
 

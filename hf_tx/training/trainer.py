@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""The library's trainers, made safe: whole checkpoints, a stop at the first loss that is no number, decay of matrices
+"""Transformers' trainers, made safe: whole checkpoints, a stop at the first loss that is no number, decay of matrices
 only."""
 
 import math
@@ -36,7 +36,7 @@ from .resuming import Began, check_resumed
 from .wrappers import without_wrappers
 
 logger = logging.get_logger(__name__)
-#: Where checkpoints are written until they are whole. The library pushes no folder whose name begins so.
+#: Where checkpoints are written until they are whole. Transformers pushes no folder whose name begins so.
 UNFINISHED = "_unfinished"
 
 
@@ -100,20 +100,20 @@ class _Safe(Trainer):
                 ) from error
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        """Return what keeps the order of the rows, by which measures find the row of a prediction. The library groups
+        """Return what keeps the order of the rows, by which measures find the row of a prediction. Transformers groups
         them by length if it does so in training (`train_sampling_strategy`)."""
         one = self.args.world_size <= 1 and eval_dataset is not None and has_length(eval_dataset)
         return SequentialSampler(eval_dataset) if one else None
 
     # ------------------------------------------------------------------------------------------------------- optimizer
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Return the names of what is decayed: matrices. The library goes by names, and so decays gains, gates and
+        """Return the names of what is decayed: matrices. Transformers goes by names, and so decays gains, gates and
         sinks that are not called norm or bias."""
         matrices = {name for name, parameter in model.named_parameters() if parameter.ndim > 1}
         return [name for name in super().get_decay_parameter_names(model) if name in matrices]
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Make the optimizer as the library does.
+        """Make the optimizer as transformers does.
 
         Raises:
             ValueError: it does not take what it is given.
@@ -125,7 +125,7 @@ class _Safe(Trainer):
             raise ValueError(f"--optim {name}, --optim_args {self.args.optim_args}: {error}") from error
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """Make the schedule of the learning rate as the library does. One that goes by a measure knows which way is
+        """Make the schedule of the learning rate as transformers does. One that goes by a measure knows which way is
         better.
 
         Raises:
@@ -145,7 +145,7 @@ class _Safe(Trainer):
 
     # ------------------------------------------------------------------------------------------------------------ loss
     def _run_epoch(self, *arguments: Any, **keywords: Any) -> None:
-        """Run the library's epoch, unless all steps are done: it looks for that after a step only, so that a run that
+        """Run transformers' epoch, unless all steps are done: it looks for that after a step only, so that a run that
         is resumed from its last checkpoint would take one more."""
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
@@ -187,7 +187,7 @@ class _Safe(Trainer):
         super().log(logs, *arguments, **keywords)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """Take the library's step.
+        """Take transformers' step.
 
         Raises:
             NonFiniteLoss: the loss is NaN or infinite, in this process or another; it is raised in all of them. Its
@@ -229,7 +229,7 @@ class _Safe(Trainer):
         return torch.allclose(whole, parted, rtol=1e-2 if self.args.bf16 or self.args.fp16 else 1e-4)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **keywords: Any) -> Any:
-        """Train as the library does.
+        """Train as transformers does.
 
         Raises:
             ValueError: the checkpoint to go on from is of a run with other options; see [`check_resumed`].
@@ -244,7 +244,7 @@ class _Safe(Trainer):
     def _init_training_state(
         self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, checkpoint: Any, trial: Any
     ) -> tuple[int, int]:
-        """Restore the state as the library does, which takes the steps between two logs, measurements and saves from
+        """Restore the state as transformers does, which takes the steps between two logs, measurements and saves from
         the checkpoint, whatever the options say, and the place in a stream for one in its first pass, however many
         there were."""
         epochs, batches = super()._init_training_state(
@@ -259,7 +259,7 @@ class _Safe(Trainer):
         return epochs, batches
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Load weights as the library does.
+        """Load weights as transformers does.
 
         Raises:
             ValueError: they cannot be read, or are those of another model.
@@ -269,7 +269,7 @@ class _Safe(Trainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load the states as the library does, which goes on without where there are none.
+        """Load the states as transformers does, which goes on without where there are none.
 
         Raises:
             ValueError: they are not there, cannot be read, or are those of another run.
@@ -290,7 +290,7 @@ class _Safe(Trainer):
                 raise ValueError("the optimizer is another")
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load the states of the generators as the library does.
+        """Load the states of the generators as transformers does.
 
         Raises:
             ValueError: they cannot be read.
@@ -304,8 +304,8 @@ class _Safe(Trainer):
         return os.path.join(folder, UNFINISHED) if self._stages else folder
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Make the repository as the library does, and the branch. What it is not to hold, the pickled options of the
-        run, which the library writes before each push, is named where the Hub's client looks for it.
+        """Make the repository as transformers does, and the branch. What it is not to hold, the pickled options of the
+        run, which transformers writes before each push, is named where the Hub's client looks for it.
 
         Raises:
             ValueError: the repository is there and is not as visible as is asked for, holds another model, or cannot
@@ -339,7 +339,7 @@ class _Safe(Trainer):
         private: bool | None = None,
         **keywords: Any,
     ) -> Any:
-        """Push as the library does, which looks at `private` only where it has not pushed before.
+        """Push as transformers does, which looks at `private` only where it has not pushed before.
 
         Raises:
             ValueError: see `init_hf_repo`.
@@ -348,7 +348,7 @@ class _Safe(Trainer):
         return super().push_to_hub(commit_message, blocking, token, revision, private, **keywords)
 
     def _finish_current_push(self) -> None:
-        """Wait as the library does, and say what has not arrived."""
+        """Wait as transformers does, and say what has not arrived."""
         super()._finish_current_push()
         pushing = getattr(self, "push_in_progress", None)
         for job in pushing.jobs if pushing is not None else ():
@@ -357,12 +357,12 @@ class _Safe(Trainer):
         self.push_in_progress = None
 
     def create_model_card(self, *arguments: Any, **keywords: Any) -> None:
-        """Draft a card as the library does, unless the one that was written from the records of a run is there."""
+        """Draft a card as transformers does, unless the one that was written from the records of a run is there."""
         if not Path(str(self.args.output_dir), RECORD).exists():
             super().create_model_card(*arguments, **keywords)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Push as the library does, which takes weights and config; the code that the config names goes along."""
+        """Push as transformers does, which takes weights and config; the code that the config names goes along."""
         if self._stages:
             return
         if self.is_world_process_zero():
@@ -371,8 +371,8 @@ class _Safe(Trainer):
         super()._push_from_checkpoint(checkpoint_folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save as the library does, but with caches on again if they were: the Trainer turns them off to train. The
-        options of the run, which the library pickles, stay in the checkpoints."""
+        """Save as transformers does, but with caches on again if they were: the Trainer turns them off to train. The
+        options of the run, which transformers pickles, stay in the checkpoints."""
         config = getattr(self.model, "config", None)
         if config is None or self._caches is None:
             super()._save(output_dir, state_dict)
@@ -387,7 +387,7 @@ class _Safe(Trainer):
             Path(str(output_dir or self.args.output_dir), TRAINING_ARGS_NAME).unlink(missing_ok=True)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model as the library does; each file appears whole, the weights last. Of a module around a model
+        """Save the model as transformers does; each file appears whole, the weights last. Of a module around a model
         that gives the loss, that model is saved, its `saved_model`."""
         final = Path(str(output_dir or self.args.output_dir))
         staged = final / UNFINISHED
@@ -411,7 +411,7 @@ class _Safe(Trainer):
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save as the library does, beside the checkpoints, and move the folder to them when it is whole."""
+        """Save as transformers does, beside the checkpoints, and move the folder to them when it is whole."""
         folder = Path(self._get_output_dir(trial))
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         staged, final = folder / UNFINISHED / name, folder / name
@@ -449,9 +449,9 @@ class _Safe(Trainer):
 
 
 class TxTrainer(_Safe):
-    """The library's [`Trainer`] with
+    """Transformers' [`Trainer`] with
 
-    - the best model by the measure's own direction: what the library guesses from the name is refused where it is
+    - the best model by the measure's own direction: what transformers guesses from the name is refused where it is
       wrong (`metric_for_best_model="mse"` wants `greater_is_better=False`), and so are schedules that go by a measure;
     - checkpoints that appear whole or not at all, so that a run that was killed resumes from the last whole one;
     - a stop of all processes at the first loss that is NaN or infinite ([`NonFiniteLoss`]), with its batch saved;
@@ -473,10 +473,10 @@ class TxTrainer(_Safe):
 
 
 class TxSeq2SeqTrainer(_Safe, Seq2SeqTrainer):
-    """The library's [`Seq2SeqTrainer`] with what [`TxTrainer`] adds, and
+    """Transformers' [`Seq2SeqTrainer`] with what [`TxTrainer`] adds, and
 
     - a model that generates, wherever it is loaded, as it did when it was measured: `generation_max_length` and
-      `generation_num_beams` go into its generation config. The library keeps them to itself, and saves its default of
+      `generation_num_beams` go into its generation config. Transformers keeps them to itself, and saves its default of
       20 tokens.
 
     The arguments are those of [`Seq2SeqTrainer`].

@@ -11,7 +11,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 def without_wrappers(model: Any) -> Any:
     """Return the model inside of the wrappers of torch. What is compiled stays compiled, but in place, as by
     `model.compile()`: the parameters keep their names, which checkpoints and adapters hold, and the forward its
-    signature, by which the library chooses columns. What DataParallel and DDP wrap, the Trainer wraps itself.
+    signature, by which transformers chooses columns. What DataParallel and DDP wrap, the Trainer wraps itself.
 
     Modules of the model are compiled in place as well.
     """

@@ -101,7 +101,7 @@ class Seq2Seq(Task):
     def measures(self, prediction: EvalPrediction) -> dict[str, Any]:
         """Compare what is written with the targets."""
         pad: Any = self.tokenizer.pad_token_id
-        # Of several processes, the library's Trainer repeats rows at the end to fill a batch.
+        # Of several processes, transformers' Trainer repeats rows at the end to fill a batch.
         written = np.asarray(prediction.predictions)[: len(self.held_out_rows)]
         written = np.where(written == IGNORE, pad, written)
         return self._compare(self.tokenizer.batch_decode(written, skip_special_tokens=True))
