@@ -17,7 +17,7 @@ _USE_ANOTHER = (
 
 
 class MaskRule:
-    """What transformers hands to a mask function, kept instead of a mask. Its size does not depend on that of the mask.
+    """What transformers hands to a mask function, kept instead of a mask, whose size it does not share.
 
     Indices of queries and keys count from the first of this call; the offsets make them those of the rule.
 
