@@ -124,7 +124,7 @@ def _refuse_unknown(checks: list[Check], expected_failures: Mapping[str, str]) -
     known = {check.name for check in checks} | {f"{check.subject}: {check.name}" for check in checks}
     for name, reason in expected_failures.items():
         if name not in known:
-            raise ValueError(f"expected_failures names {name!r}, which is none of the checks: {sorted(known)}.")
+            raise ValueError(f"expected_failures names {name!r}, which is not one of the checks: {sorted(known)}.")
         if not reason:
             raise ValueError(f"expected_failures[{name!r}] needs a reason.")
 

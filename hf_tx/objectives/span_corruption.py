@@ -100,7 +100,7 @@ class SpanCorruption(SourceObjective):
             if token in known:
                 span = spans.setdefault(token, [])
             elif span is None:
-                raise ValueError(f"the target begins with token {token}, which is no sentinel.")
+                raise ValueError(f"the target begins with token {token}, which is not a sentinel.")
             else:
                 span.append(token)
         missing = [token for token in source if token in known and token not in spans]

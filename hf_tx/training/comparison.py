@@ -117,7 +117,7 @@ class ComparisonArguments:
         for name in ("mixers", "learning_rate", "seed"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ValueError(f"{flag(name)} {' '.join(map(str, values))}: one is there twice.")
+                raise ValueError(f"{flag(name)} {' '.join(map(str, values))}: a value is given twice.")
         if len(self.mixers) < 2:
             raise ValueError(f"--mixers {self.mixers[0]}: give at least two to compare.")
         at_least = {"max_steps": 1, "per_device_train_batch_size": 1, "trial_steps": 1, "rounds": 1}

@@ -204,7 +204,7 @@ def _check(arguments: EvaluationArguments) -> None:
         if output.exists() and not arguments.overwrite:
             raise ValueError(f"--output {arguments.output}: exists; name another file, or give --overwrite")
     if len(set(arguments.model)) < len(arguments.model):
-        raise ValueError(f"--model {' '.join(arguments.model)}: a model is there twice")
+        raise ValueError(f"--model {' '.join(arguments.model)}: a model is given twice")
 
 
 def _auto_class_of(arguments: EvaluationArguments) -> Any:

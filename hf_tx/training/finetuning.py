@@ -113,7 +113,7 @@ def _prepare(arguments: FinetuningArguments, options: FinetuningOptions) -> "Fin
         if "Unrecognized configuration class" not in str(error):
             raise
         raise ValueError(
-            f"--model {arguments.model}: is a {config.model_type}, which has no model for {arguments.task}."
+            f"--model {arguments.model}: is a {config.model_type}, which has no class for {arguments.task}."
         ) from error
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:

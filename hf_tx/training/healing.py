@@ -68,7 +68,7 @@ class HealingSettings:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} = {getattr(self, name)}: must be at least {least}.")
         if not self.transfer_steps + self.steps:
-            raise ValueError("transfer_steps = 0, steps = 0: nothing would be learnt; one must be at least 1.")
+            raise ValueError("transfer_steps = 0, steps = 0: nothing would be trained; one must be at least 1.")
         for name in ("transfer_learning_rate", "learning_rate", "temperature"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} = {getattr(self, name)}: must be above 0.")
@@ -119,8 +119,8 @@ def load_language_model(
         ) from error
     if not issubclass(type(model), LanguageModelHead):
         raise ValueError(
-            f"{source}: is a {type(model).__name__}, which is no language model; one for causal LM, masked LM or "
-            "conditional generation is needed."
+            f"{source}: is a {type(model).__name__}, which is not a language model; a model for causal LM, "
+            "masked LM or conditional generation is needed."
         )
     return model.eval(), sorted(info["missing_keys"])
 

@@ -45,11 +45,11 @@ def check_honoured(options: Any, what: str, honours: Collection[str]) -> None:
     for name, neutral in _OF_SOME.items():
         value = _given(options, name, neutral)
         if value not in neutral and name not in honours:
-            raise ValueError(f"--{name} {value}: {what} cannot honour it; leave it out.")
+            raise ValueError(f"--{name} {value}: {what} does not support it; remove it.")
     for name, (neutral, reason) in _OF_NONE.items():
         value = _given(options, name, neutral)
         if value not in neutral:
-            raise ValueError(f"--{name} {value}: cannot be honoured, as {reason}; leave it out.")
+            raise ValueError(f"--{name} {value}: is not supported, because {reason}; leave it out.")
 
 
 def _given(options: Any, name: str, neutral: tuple[Any, ...]) -> Any:

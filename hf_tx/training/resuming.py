@@ -138,7 +138,7 @@ def check_resumed(trainer: Any, checkpoint: str | Path, config: Any = None) -> N
     where = Path(checkpoint)
     state_file = where / TRAINER_STATE_NAME
     if not state_file.is_file():
-        raise ValueError(f"--resume: {where} holds no {TRAINER_STATE_NAME}: it is no checkpoint of a training.")
+        raise ValueError(f"--resume: {where} holds no {TRAINER_STATE_NAME}: it is not a checkpoint of a training run.")
     state, options = TrainerState.load_from_json(str(state_file)), trainer.args
     if 0 < options.max_steps < state.global_step:
         raise ValueError(f"--max-steps {options.max_steps}: {where} has done {state.global_step} steps already.")
@@ -150,7 +150,7 @@ def check_resumed(trainer: Any, checkpoint: str | Path, config: Any = None) -> N
             _refuse(of_these[0], changed, where, reason)
         for name in of_these:
             before, now = changed.pop(name)
-            logger.warning_once(f"{flag_of(name)} {now}: goes on from {where}, which began with {before}.")
+            logger.warning_once(f"{flag_of(name)} {now}: continues {where}, which began with {before}.")
     for name in changed:
         _refuse(name, changed, where, "give the options that it began with")
     trainer.began.check_rows(state, where)

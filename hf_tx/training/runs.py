@@ -143,7 +143,7 @@ class RunArguments(DataArguments):
             ValueError: the Trainer has been given another folder.
         """
         if not _can_plot():
-            logger.warning('the losses are not plotted without matplotlib, pip install "hf_tx[plots]" brings it.')
+            logger.warning('the losses are not plotted without matplotlib; pip install "hf_tx[plots]" brings it.')
         if options.use_cpu and options.deepspeed:
             from deepspeed import init_distributed
 
@@ -172,8 +172,8 @@ class RunArguments(DataArguments):
                 if not self.resume and folder.is_dir():
                     if any(not path.name.startswith(UNFINISHED) for path in folder.iterdir()):
                         raise FileExistsError(
-                            f"--output {self.output}: is not empty; choose another, or go on from its last "
-                            "checkpoint (--resume)."
+                            f"--output {self.output}: is not empty; choose another, or resume from its "
+                            "last checkpoint (--resume)."
                         )
                     for path in folder.iterdir():  # what a run has left that was killed before its first checkpoint
                         shutil.rmtree(path)
@@ -406,7 +406,7 @@ class Run(ABC):
         results = self.measure()
         if not all(math.isfinite(result.value) for result in results if result.metric == "loss"):
             raise FloatingPointError(
-                f"the held-out loss is no number after step {trainer.state.global_step}: the training diverged. "
+                f"the held-out loss is not finite after step {trainer.state.global_step}: the training diverged. "
                 "The model is not saved; lower --learning_rate."
             )
         trainer.save_model(self.arguments.output)

@@ -278,8 +278,8 @@ class _Safe(Trainer):
             missing = [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not Path(checkpoint, name).is_file()]
             if missing:
                 raise ValueError(
-                    f"{checkpoint}: holds no {missing[0]} (--save_only_model leaves it out): a run that goes on from "
-                    "it would not be the whole run."
+                    f"{checkpoint}: holds no {missing[0]} (--save_only_model leaves it out): a run that is resumed "
+                    "from it would differ from one without interruption."
                 )
         groups: Any = getattr(self.optimizer, "param_groups", [])
         names = [set(group) for group in groups]
@@ -500,7 +500,7 @@ def _reading(checkpoint: str | None) -> Iterator[None]:
         raise
     except Exception as error:
         raise ValueError(
-            f"{checkpoint}: cannot be gone on from, since it is broken or of another run: {error}"
+            f"{checkpoint}: cannot be resumed, because it is broken or belongs to another run: {error}"
         ) from error
 
 

@@ -74,7 +74,7 @@ def test_what_a_model_claims_is_a_failure_where_it_does_not_hold(
         (["mixer", "full", "--settings", "{"], "--settings { is not JSON"),
         (["mixer", "full", "--settings", "3"], "must be a JSON object"),
         (["mixer", "full", "--expect", "causality"], "must have the form CHECK=REASON"),
-        (["mixer", "full", "--expect", "causalty=x"], "'causalty', which is none of the checks"),
+        (["mixer", "full", "--expect", "causalty=x"], "'causalty', which is not one of the checks"),
     ],
 )
 def test_bad_input(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,7 @@ def test_what_does_not_fit_together_is_refused():
     first, second = objective.sentinels[:2]
     with pytest.raises(ValueError, match="the target has no span for '<extra_id_1>'"):
         objective.restore([first, 40, second], [first, 41])
-    with pytest.raises(ValueError, match="the target begins with token 41, which is no sentinel"):
+    with pytest.raises(ValueError, match="the target begins with token 41, which is not a sentinel"):
         objective.restore([first, 40], [41, first])
     with pytest.raises(ValueError, match="holds a sentinel: rows that are corrupted already need labels"):
         objective([{"input_ids": [40, first, 41]}])

@@ -156,7 +156,7 @@ def test_what_was_broken_off_goes_on(script: ModuleType, monkeypatch: pytest.Mon
         ({"other_text": "gone.txt"}, "gone.txt"),
         ({"eval_text": "train/one.txt"}, "--eval-text: a document is in --text too"),
         ({"mixers": "full"}, "--mixers full: give at least two"),
-        ({"mixers": ["full", "full"]}, "--mixers full full: one is there twice"),
+        ({"mixers": ["full", "full"]}, "--mixers full full: a value is given twice"),
         ({"mixers": ["full", "ful"]}, "Did you mean 'full'?"),
         ({"config_changes": '{"ffn_type": "none"}'}, "no intermediate_size results in"),
         ({"config_changes": '{"position_type": "learned"}', "generation_context": 32}, "positions"),

@@ -196,7 +196,7 @@ def test_an_original_of_the_library(script, here, theirs, config):
             "the student has 1 layers and the teacher 2",
         ),
         (["--mixers", "linear", "--model", "no/where/"], "model no/where/: cannot be loaded"),
-        (["--mixers", "linear", "--model", "headless"], "is a TxDecoderModel, which is no language model"),
+        (["--mixers", "linear", "--model", "headless"], "is a TxDecoderModel, which is not a language model"),
         (["--mixers", "linear", "--model", "without-weights"], "has no weights for"),
         (
             ["--mixers", "linear", "--model", "speechless"],
@@ -209,7 +209,7 @@ def test_an_original_of_the_library(script, here, theirs, config):
         (["--mixers", "linear", "--context-length", "33"], "context_length = 33: must be at least 8 and at most 32"),
         (["--mixers", "linear", "--held-out", "0"], "held_out = 0.0: must be above 0"),
         (["--mixers", "linear", "--steps", "-1"], "steps = -1: must be at least 0"),
-        (["--mixers", "linear", "--steps", "0", "--transfer-steps", "0"], "nothing would be learnt"),
+        (["--mixers", "linear", "--steps", "0", "--transfer-steps", "0"], "nothing would be trained"),
         (["--mixers", "linear", "--batch-size", "0"], "batch_size = 0: must be at least 1"),
         (["--mixers", "linear", "--temperature", "0"], "temperature = 0.0: must be above 0"),
         (["--mixers", "linear", "--learning-rate", "nan"], "learning_rate = nan: must be above 0"),

@@ -176,14 +176,14 @@ CLASSES = ["--model", "classifier", "--task", "sequence-classification"]
         ([*OTHER, "--task", "masked-lm"], "'decoder' has no class for the task masked-lm"),
         (["--model", "decoder", "missing", "--text", "text.txt"], "--model missing: "),
         (["--model", "decoder", "encoder", "--text", "text.txt"], "'encoder' has no class for the task"),
-        (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is there twice"),
+        (["--model", "decoder", "decoder", "--text", "text.txt"], "a model is given twice"),
         (["--model", "decoder", "--text", "missing.txt"], "text file 'missing.txt' does not exist"),
         ([*ROWS, "--columns", "txt"], "no column 'txt': its columns are text, source, target, label, n"),
         ([*ROWS, "--columns", "n"], "text 0 is 0: texts must be strings"),
         ([*ROWS, "--split", "test"], "rows.jsonl: has no split 'test'; its splits are train"),
         (
             [*CLASSES, "--dataset", "wrong.csv"],
-            "row 1 of the held-out data: label 2 is none of the 2 classes of the model: ham, spam",
+            "row 1 of the held-out data: label 2 is not one of the 2 classes of the model: ham, spam",
         ),
         (
             ["--model", "encoder", *CLASSES[2:], "--dataset", "names.csv"],

@@ -309,15 +309,15 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
         ({"resume_from_checkpoint": "gone"}, "gone"),
         (
             {"family": "encoder", "objective": "contrastive", "label_smoothing_factor": 0.1},
-            "--label_smoothing_factor 0.1: --objective contrastive cannot honour it",
+            "--label_smoothing_factor 0.1: --objective contrastive does not support it",
         ),
         (
             {"family": "encoder", "objective": "contrastive", "neftune_noise_alpha": 5},
-            "--neftune_noise_alpha 5.0: --objective contrastive cannot honour it",
+            "--neftune_noise_alpha 5.0: --objective contrastive does not support it",
         ),
         (
             {"family": "encoder", "objective": "contrastive", "activation_checkpointing": True},
-            "--activation_checkpointing True: --objective contrastive cannot honour it",
+            "--activation_checkpointing True: --objective contrastive does not support it",
         ),
         ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
         ({"held_out_first": 5}, "--held-out-first: is an option of --streaming"),
@@ -441,7 +441,7 @@ def test_a_checkpoint_that_is_not_whole_is_refused(
     part.write_bytes(part.read_bytes()[:9])
     assert script.main([*argv(max_steps=4), "--resume"]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "out/checkpoint-2: cannot be gone on from" in said or f"out/checkpoint-2/{name}: is broken" in said
+    assert "out/checkpoint-2: cannot be resumed" in said or f"out/checkpoint-2/{name}: is broken" in said
     if name in ("optimizer.pt", "scheduler.pt"):
         part.unlink()
         assert script.main([*argv(max_steps=4), "--resume"]) == 2

@@ -127,7 +127,7 @@ def test_names_that_are_numbers_are_not_taken_for_the_numbers_of_classes() -> No
     labels = Labels.of_model(Value("int64"), PreTrainedConfig(id2label={0: "1", 1: "2", 2: "4"}))
     assert [labels.number(label, "row 0") for label in (1, 2.0, "4", "4.0")] == [0, 1, 2, 2]
     for label in (0, 3, "0"):
-        with pytest.raises(ValueError, match="is none of the 3 classes of the model: 1, 2, 4"):
+        with pytest.raises(ValueError, match="is not one of the 3 classes of the model: 1, 2, 4"):
             labels.number(label, "row 0")
     labels = Labels.of_model(Value("string"), PreTrainedConfig(id2label={0: "no", 1: "yes"}))
     assert [labels.number(label, "row 0") for label in ("1", 1.0, "yes", "0.0")] == [1, 1, 1, 0]

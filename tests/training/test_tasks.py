@@ -377,7 +377,7 @@ def test_tools_and_their_calls_are_read_and_learnt(as_json: bool) -> None:
         ({"prompt": "a", "response": "b", "tools": TOOLS}, CHATML, "does not show the column 'tools'"),
         ({"messages": [PLAIN[0], {**PLAIN[1], "reasoning_content": "c"}]}, None, "show 'reasoning_content' of turn 1"),
         ({"messages": [PLAIN[0], {**PLAIN[1], "thinking": "c"}]}, None, "does not show 'thinking' of turn 1"),
-        ({"messages": PLAIN, "tools": "weather"}, None, "tools = 'weather' is no list of objects, nor JSON of one"),
+        ({"messages": PLAIN, "tools": "weather"}, None, "tools = 'weather' is not a list of objects, nor JSON of one"),
         ({"messages": [PLAIN[0], {"role": "assistant", "content": None}]}, None, "may leave out, beside `tool_calls`"),
     ],
 )
@@ -485,15 +485,15 @@ def test_a_model_that_knows_the_classes_keeps_their_numbers() -> None:
     [
         (Value("int64"), [0, 1, 7], 0, "7 is out of range, as 3 classes have the numbers 0 to 2"),
         (Value("int64"), [-1, 0, 1], 0, "-1 is out of range"),
-        (Value("int64"), [0, 1], 2, "row 5: label 2 is none of the 2 classes"),
-        (ClassLabel(names=["no", "yes"]), [0, 1], -1, "row 5: label -1 is none of the 2 classes"),
-        (ClassLabel(names=["no", "yes"]), [0, 1], 2, "row 5: label 2 is none of the 2 classes"),
-        (Value("string"), ["a", "b"], "c", "row 5: label 'c' is none of the 2 classes of the training data: a, b"),
-        (Value("string"), ["a", "b", None], None, "row 5: label None is no name, and no number of a class"),
-        (Value("string"), ["a", "b", ""], "", "row 5: label '' is no name"),
-        ({"a": Value("int64")}, ["a", "b", {"a": 1}], {"a": 1}, r"row 5: label \{'a': 1\} is no name"),
+        (Value("int64"), [0, 1], 2, "row 5: label 2 is not one of the 2 classes"),
+        (ClassLabel(names=["no", "yes"]), [0, 1], -1, "row 5: label -1 is not one of the 2 classes"),
+        (ClassLabel(names=["no", "yes"]), [0, 1], 2, "row 5: label 2 is not one of the 2 classes"),
+        (Value("string"), ["a", "b"], "c", "row 5: label 'c' is not one of the 2 classes of the training data: a, b"),
+        (Value("string"), ["a", "b", None], None, "row 5: label None is neither the name nor the number of a class"),
+        (Value("string"), ["a", "b", ""], "", "row 5: label '' is neither the name"),
+        ({"a": Value("int64")}, ["a", "b", {"a": 1}], {"a": 1}, r"row 5: label \{'a': 1\} is neither the name"),
         (Value("float64"), [0.5, 1.5], 0.5, "no label is a name, or the number of a class"),
-        (Value("string"), ["a", "a"], "a", "all labels are a: nothing can be learnt"),
+        (Value("string"), ["a", "a"], "a", "all labels are a: there is nothing to learn"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(feature: Any, found: list[Any], label: Any, message: str) -> None:
@@ -552,7 +552,7 @@ def test_an_empty_cell_makes_a_column_of_integers_one_of_floats() -> None:
     labels = Labels.of_model(Value("float64"), PreTrainedConfig(id2label={0: "ham", 1: "spam"}))
     assert [labels.number(label, "row 0") for label in (1.0, 0.0)] == [1, 0]
     for label in (None, 0.5, float("nan")):
-        with pytest.raises(ValueError, match=f"row 1: label {label} is no name, and no number of a class"):
+        with pytest.raises(ValueError, match=f"row 1: label {label} is neither the name nor the number of a class"):
             labels.number(label, "row 1")
 
 
@@ -560,7 +560,7 @@ def test_classes_that_the_model_does_not_have_are_refused() -> None:
     names = {0: "ham", 1: "spam"}
     labels = Labels.of_model(Value("string"), PreTrainedConfig(id2label=names))
     for label in ("eggs", 2, -1):
-        with pytest.raises(ValueError, match="row 1: label .* is none of the 2 classes of the model: ham, spam"):
+        with pytest.raises(ValueError, match="row 1: label .* is not one of the 2 classes of the model: ham, spam"):
             labels.number(label, "row 1")
     with pytest.raises(ValueError, match="the model has the classes ham, ham: there must be two, and no name twice"):
         Labels.of_model(Value("string"), PreTrainedConfig(id2label={0: "ham", 1: "ham"}))

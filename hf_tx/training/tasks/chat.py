@@ -110,7 +110,7 @@ class Chat(Task):
         rows = super().rows(split).filter(lambda row: any(label != IGNORE for label in row["labels"]))
         if not len(rows):
             raise ValueError(
-                f"no answer begins within {self.max_length} tokens (--max-length): nothing can be learnt."
+                f"no answer begins within {self.max_length} tokens (--max-length): there is nothing to learn."
             )
         return rows
 
@@ -256,13 +256,13 @@ def _listed(value: Any, name: str) -> list[Any] | None:
             found = value
     found = _without_null(found) or None
     if found is not None and (not isinstance(found, list) or not all(isinstance(each, dict) for each in found)):
-        raise ValueError(f"{name} = {value!r:.80} is no list of objects, nor JSON of one; leave such rows out.")
+        raise ValueError(f"{name} = {value!r:.80} is not a list of objects, nor JSON of one; remove such rows.")
     return found
 
 
 def _check_messages(messages: Any, where: str) -> None:
     if not isinstance(messages, list) or not messages:
-        raise ValueError(f"{where}: messages = {messages!r:.60} is no list of turns; leave such rows out.")
+        raise ValueError(f"{where}: messages = {messages!r:.60} is not a list of turns; remove such rows.")
     for turn in messages:
         found = turn if isinstance(turn, dict) else {}
         role, content, calls = (found.get(key) for key in ("role", "content", "tool_calls"))

@@ -69,7 +69,7 @@ class Labels:
         self.names = self._of_dataset or (_numbers(found, as_names) if self._are_numbers else _names(found))
         if len(self.names) < 2:
             what = f"all labels are {self.names[0]}" if self.names else "no label is a name, or the number of a class"
-            raise ValueError(f"{what}: nothing can be learnt.")
+            raise ValueError(f"{what}: there is nothing to learn.")
         if known and set(known) == set(self.names) and sorted(known.values()) == list(range(len(known))):
             self.names = sorted(known, key=known.__getitem__)
         self._numbers = {name: number for number, name in enumerate(self.names)}
@@ -110,7 +110,7 @@ class Labels:
         label = spelt if self._are_numbers and spelt is not None else _plain(label)
         if not _is_label(label):
             raise ValueError(
-                f"{where}: label {label!r:.60} is no name, and no number of a class; leave such rows out."
+                f"{where}: label {label!r:.60} is neither the name nor the number of a class; remove such rows."
             )
         name = str(label)
         if self._of_dataset is not None and isinstance(label, int):
@@ -121,7 +121,7 @@ class Labels:
         if name not in self._numbers:
             shown = spelt if self._whose == "model" and spelt is not None else label
             raise ValueError(
-                f"{where}: label {shown!r} is none of the {len(self.names)} classes of the {self._whose}: "
+                f"{where}: label {shown!r} is not one of the {len(self.names)} classes of the {self._whose}: "
                 f"{', '.join(self.names[:10])}{' ...' if len(self.names) > 10 else ''}."
             )
         return self._numbers[name]

@@ -241,6 +241,6 @@ def _check_answers(answers: Any, text: str, where: str) -> None:
         stands = text[start : start + len(answer)] if isinstance(start, int) and start >= 0 else None
         if not answer or stands != answer:
             raise ValueError(
-                f"{where}: the answer {answer!r:.60} does not stand at {start} of the text, where there is "
-                f"{stands!r:.60}; leave such rows out, or count characters from 0."
+                f"{where}: the answer {answer!r:.60} is not at character {start} of the text, which has "
+                f"{stands!r:.60} there; remove such rows, or count characters from 0."
             )

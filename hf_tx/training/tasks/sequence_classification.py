@@ -94,7 +94,7 @@ class SequenceClassification(Task):
             for split_name, split in self.splits.items()
         }
         if self.train is not None and len(set(map(repr, self.targets["training"]))) < 2:
-            raise ValueError(f"all labels are {self.train[self.label_column][0]!r:.60}: nothing can be learnt.")
+            raise ValueError(f"all labels are {self.train[self.label_column][0]!r:.60}: there is nothing to learn.")
         of = "" if self.problem_type == "regression" else f" of {len(self.classes.names)} classes"
         why = "as said" if problem_type else "by the labels; problem_type in --task-options says another"
         logger.info(f"{self.label_column}: {self.problem_type}{of} ({why}).")
@@ -108,7 +108,7 @@ class SequenceClassification(Task):
         if self.problem_type == "regression":
             label = label if number_of(label) is None else number_of(label)
             if not isinstance(label, int | float) or not math.isfinite(label):
-                raise ValueError(f"{where}: label {label!r} is no finite number; leave such rows out.")
+                raise ValueError(f"{where}: label {label!r} is not a finite number; remove such rows.")
             return float(label)
         if self.problem_type == "single_label_classification":
             return self.classes.number(label, where)

@@ -135,7 +135,7 @@ class Task(ABC):
                 for number, text in enumerate(split[column]):
                     if not isinstance(text, str) or not text.strip():
                         where = row_name(split, split_name, number)
-                        raise ValueError(f"{where}: {column} = {text!r:.60} is no text; leave such rows out.")
+                        raise ValueError(f"{where}: {column} = {text!r:.60} is not text; remove such rows.")
 
     def set_up(self) -> None:
         """Check the rows, and find out what the model must know."""

@@ -59,12 +59,12 @@ class TokenClassification(Task):
             for number, (words, tags) in enumerate(zip(split[column], split[self.label_column], strict=True)):
                 where = row_name(split, split_name, number)
                 if not isinstance(words, list) or not words:
-                    raise ValueError(f"{where}: {column} = {words!r:.60} is no list of words; leave such rows out.")
+                    raise ValueError(f"{where}: {column} = {words!r:.60} is not a list of words; remove such rows.")
                 if len(words) != len(tags or ()):
                     raise ValueError(f"{where}: has {len(words)} words and {len(tags or ())} labels.")
                 for word in words:
                     if not isinstance(word, str) or not word.strip():
-                        raise ValueError(f"{where}: {word!r} is no word.")
+                        raise ValueError(f"{where}: {word!r} is not a word.")
                 numbers.append([self.classes.number(tag, where) for tag in tags])
         self.entities = all(map(is_tag, self.classes.names))
 
@@ -81,7 +81,9 @@ class TokenClassification(Task):
         rows = super().rows(split)
         read = list(rows["words"])
         if not any(read):
-            raise ValueError(f"no word begins within {self.max_length} tokens (--max-length): nothing can be learnt.")
+            raise ValueError(
+                f"no word begins within {self.max_length} tokens (--max-length): there is nothing to learn."
+            )
         if split is self.held_out:
             #: Of each held-out row, the words that are read.
             self.read = read
