@@ -319,7 +319,7 @@ def test_options_from_a_file_with_the_names_of_the_example_scripts_are_those_of_
             {"family": "encoder", "objective": "contrastive", "activation_checkpointing": True},
             "--activation_checkpointing True: --objective contrastive does not support it",
         ),
-        ({"use_liger_kernel": True}, "--use_liger_kernel True: cannot be honoured"),
+        ({"use_liger_kernel": True}, "--use_liger_kernel True: is not supported"),
         ({"held_out_first": 5}, "--held-out-first: is an option of --streaming"),
         ({"streaming": True, "max_train_samples": 5}, "--max-train-samples: --max-steps says how much of a stream"),
         (
