@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""Gives a trained language model other mixers, and lets it learn from what it was before.
+"""Changes the mixers of a trained language model, and distills the original into it.
 
-First each changed layer learns to map the original's hidden states to what the original's layer makes of them, then
-the whole model learns the original's predictions. The end of the text is held out, and measured before and after.
+First each changed layer is trained to match the outputs of the original layer, then the whole model is trained on the
+predictions of the original. The end of the text is held out, and evaluated before and after.
 
 hf-tx distill --model my-model --output linear --mixers gated_linear
 hf-tx distill --model my-model --text text.txt --output near --mixers sliding --config-changes '{"sliding_window": 4}'
@@ -21,7 +21,7 @@ from .arguments import parse_options
 if TYPE_CHECKING:
     from ..training import Healing
 
-HELP = "Give a trained language model other mixers, and let it learn from what it was."
+HELP = "Change the mixers of a trained language model, and distill the original into it."
 INTERRUPTED = "interrupted; what was not saved yet is lost"
 
 
@@ -30,7 +30,7 @@ class Arguments:
     """The options of the command, beside those of the settings."""
 
     model: str = field(metadata={"help": "The original: a folder of hf_tx or of transformers, or a name on the Hub."})
-    output: str = field(metadata={"help": "Folder to save the healed model to."})
+    output: str = field(metadata={"help": "Folder to save the distilled model to."})
     mixers: str | None = field(default=None, metadata={"help": "Other mixers, such as 'sliding*3,full'."})
     config_changes: str = field(
         default="{}", metadata={"help": "Other fields of the config, such as '{\"sliding_window\": 16}'."}
@@ -42,12 +42,12 @@ class Arguments:
             "help": "Text files, or folders of *.txt; the end is held out. Default: text that comes with hf_tx.",
         },
     )
-    held_out: float = field(default=0.1, metadata={"help": "Share of the text to measure on, not to learn from."})
+    held_out: float = field(default=0.1, metadata={"help": "Share of the text to hold out for evaluation."})
     context_length: int | None = field(
-        default=None, metadata={"help": "Tokens of a row. Default: the most that the model takes, up to 1024."}
+        default=None, metadata={"help": "Tokens per row. Default: the maximum of the model, at most 1024."}
     )
-    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a checkpoint that is in the output folder."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "Attention backend."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace an existing checkpoint in the output folder."})
 
 
 def run(argv: Sequence[str], name: str) -> None:

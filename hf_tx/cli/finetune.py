@@ -1,9 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""From a pre-trained model and rows with labels to a model for a task: classes of texts, tags of words, answers in
-texts, texts from texts, and answers to instructions.
+"""Fine-tunes a pre-trained model: text and token classification, question answering, seq2seq and chat.
 
-Trains the model, measures it on held-out data beside a baseline, and saves it with its tokenizer, a plot of the losses
-and a model card. All options of transformers' Trainer are there too.
+Evaluates the model on held-out data next to a baseline, and saves it with its tokenizer, a plot of the losses and a
+model card. All options of the Trainer of transformers are available too.
 
 hf-tx finetune --model my-encoder --task sequence-classification --dataset reviews.csv
 hf-tx finetune --model my-encoder --task token-classification --dataset entities.jsonl
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 
 from .arguments import command_line, parse_options
 
-HELP = "Train a model for a task: classification, tagging, question answering, seq2seq, chat."
+HELP = "Fine-tune a model: classification, tagging, question answering, seq2seq, chat."
 
 
 def run(argv: Sequence[str], name: str) -> None:

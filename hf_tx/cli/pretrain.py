@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_tx authors. Licensed under the Apache License, Version 2.0.
-"""From raw text to a pre-trained model: any family, any objective of it, any mixers.
+"""Trains a new model on raw text: any family, any of its objectives, any mixers.
 
-Trains a tokenizer unless one is given, trains the model, measures it on held-out data, and saves it with its
-tokenizer, a plot of the losses and a model card. All options of the Trainer of transformers are there too.
+Trains a tokenizer unless one is given, evaluates the model on held-out data, and saves it with its tokenizer, a plot
+of the losses and a model card. All options of the Trainer of transformers are available too.
 
 hf-tx pretrain --text my-text.txt --output my-model
 hf-tx pretrain --family encoder --objective masked-lm --dataset rows.jsonl --columns body
@@ -25,7 +25,7 @@ from .sample import command_of
 if TYPE_CHECKING:
     from ..training.pretraining import Pretraining
 
-HELP = "Train a model from raw text: any family, objective and mixers."
+HELP = "Train a new model on raw text: any family, objective and mixers."
 # What the same sums may differ by in another process, relative to the loss.
 _TOLERANCE = 1e-5
 # Held-out rows of which the loss is compared.

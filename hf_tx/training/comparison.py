@@ -55,10 +55,10 @@ class ComparisonArguments:
         metadata={"action": "extend", "help": "Text files to train on, or folders of *.txt; a file is a document."},
     )
     eval_text: list[str] = field(
-        default_factory=list, metadata={"action": "extend", "help": "Texts of the same domain to measure on."}
+        default_factory=list, metadata={"action": "extend", "help": "Texts of the same domain to evaluate on."}
     )
     other_text: list[str] = field(
-        default_factory=list, metadata={"action": "extend", "help": "Texts of another domain to measure on."}
+        default_factory=list, metadata={"action": "extend", "help": "Texts of another domain to evaluate on."}
     )
     mixers: list[str] = field(
         default_factory=list,
@@ -68,41 +68,47 @@ class ComparisonArguments:
         },
     )
     output: str = field(default="runs/mixers", metadata={"help": "Folder to write the report to."})
-    resume: bool = field(default=False, metadata={"help": "Go on with the comparison in the output folder."})
-    vocab_size: int = field(default=2048, metadata={"help": "The most tokens of the tokenizer, which all share."})
-    context_length: int = field(default=256, metadata={"help": "The most tokens that a model sees at a time."})
-    hidden_size: int = field(default=128, metadata={"help": "Features of a position."})
-    num_hidden_layers: int = field(default=4, metadata={"help": "Layers."})
-    num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
-    sliding_window: int = field(default=64, metadata={"help": "The window of mixers that have one."})
+    resume: bool = field(default=False, metadata={"help": "Continue the comparison in the output folder."})
+    vocab_size: int = field(
+        default=2048, metadata={"help": "Vocabulary size of the tokenizer, which all models share."}
+    )
+    context_length: int = field(default=256, metadata={"help": "Maximum number of tokens of a context."})
+    hidden_size: int = field(default=128, metadata={"help": "Size of the hidden states."})
+    num_hidden_layers: int = field(default=4, metadata={"help": "Number of layers."})
+    num_attention_heads: int = field(default=4, metadata={"help": "Number of attention heads."})
+    sliding_window: int = field(default=64, metadata={"help": "Window of the mixers that have one."})
     config_changes: str = field(
         default="{}", metadata={"help": 'Other fields of all configs, such as \'{"position_type": "alibi"}\'.'}
     )
-    max_steps: int = field(default=300, metadata={"help": "Steps of training at equal data."})
-    per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows in a step."})
+    max_steps: int = field(default=300, metadata={"help": "Training steps at equal data."})
+    per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows per step."})
     learning_rate: list[float] = field(
         default_factory=list,
         metadata={"action": "extend", "help": "The highest learning rate, or several to choose from. Default: 1e-3."},
     )
-    trial_steps: int = field(default=100, metadata={"help": "Steps in which each of several rates is tried."})
+    trial_steps: int = field(
+        default=100, metadata={"help": "Steps for which each of several learning rates is tried."}
+    )
     seed: list[int] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "Seeds, of which each trains all models. Default: 0."},
+        metadata={"action": "extend", "help": "Seeds; all models are trained with each of them. Default: 0."},
     )
-    rounds: int = field(default=15, metadata={"help": "Rounds in which times are taken."})
-    generation_context: int = field(default=1024, metadata={"help": "Tokens in the cache when tokens are generated."})
+    rounds: int = field(default=15, metadata={"help": "Rounds of time measurements."})
+    generation_context: int = field(default=1024, metadata={"help": "Tokens in the cache when generation is timed."})
     max_eval_characters: int | None = field(
-        default=None, metadata={"help": "Measure on that many characters, the same number of each document."}
+        default=None, metadata={"help": "Evaluate on this many characters, the same number from each document."}
     )
     disable_tqdm: bool = field(default=False, metadata={"help": "No progress bars."})
     title: str = field(default="A comparison of mixers", metadata={"help": "Title of the report."})
-    data_name: str = field(default="", metadata={"help": "Name of the text, for the report. Default: of the files."})
-    data_license: str = field(default="not stated", metadata={"help": "Its licence."})
-    data_source: str = field(default="", metadata={"help": "Where it comes from."})
+    data_name: str = field(
+        default="", metadata={"help": "Name of the text, for the report. Default: names of the files."}
+    )
+    data_license: str = field(default="not stated", metadata={"help": "License of the text."})
+    data_source: str = field(default="", metadata={"help": "Source of the text."})
     other_name: str = field(default="", metadata={"help": "Name of the text of another domain."})
-    other_license: str = field(default="not stated", metadata={"help": "Its licence."})
-    other_source: str = field(default="", metadata={"help": "Where it comes from."})
-    license: str = field(default="apache-2.0", metadata={"help": "Licence of the report."})
+    other_license: str = field(default="not stated", metadata={"help": "License of the text."})
+    other_source: str = field(default="", metadata={"help": "Source of the text."})
+    license: str = field(default="apache-2.0", metadata={"help": "License of the report."})
     language: list[str] = field(
         default_factory=list, metadata={"action": "extend", "help": "Codes of the languages of the texts."}
     )

@@ -27,13 +27,13 @@ class SourceArguments:
         metadata={"action": "extend", "help": "A dataset: a name on the Hub, a folder, or csv, json, jsonl, parquet."},
     )
     dataset_config: str | None = field(
-        default=None, metadata={"help": "The configuration of a dataset that has some."}
+        default=None, metadata={"help": "Configuration of the dataset, if it has several."}
     )
     columns: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "The columns that hold the texts. Default: what the task calls them."},
+        metadata={"action": "extend", "help": "Columns with the texts. Default: the names of the task."},
     )
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Measure on that many rows, for trials."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Evaluate on at most this many rows."})
 
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.dataset):
@@ -46,19 +46,21 @@ class DataArguments(SourceArguments):
 
     eval_text: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "Text files to measure on, instead of the end of --text."},
+        metadata={"action": "extend", "help": "Text files to evaluate on. Default: the end of --text."},
     )
     eval_dataset: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "A dataset to measure on, instead of a split of --dataset."},
+        metadata={"action": "extend", "help": "Dataset to evaluate on, instead of a split of --dataset."},
     )
-    train_split: str = field(default="train", metadata={"help": "The split to train on."})
+    train_split: str = field(default="train", metadata={"help": "Split to train on."})
     eval_split: str | None = field(
         default=None,
-        metadata={"help": "The split to measure on. Default: validation; if there is none, rows are held out."},
+        metadata={"help": "Split to evaluate on. Default: validation; if there is none, rows are held out."},
     )
-    held_out: float = field(default=0.1, metadata={"help": "Share of the data to measure on, where no split is."})
-    max_train_samples: int | None = field(default=None, metadata={"help": "Train on that many rows, for trials."})
+    held_out: float = field(
+        default=0.1, metadata={"help": "Share of the data to hold out for evaluation, if there is no split for it."}
+    )
+    max_train_samples: int | None = field(default=None, metadata={"help": "Train on at most this many rows."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

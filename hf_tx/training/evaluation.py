@@ -50,59 +50,69 @@ class EvaluationArguments(RowArguments, SourceArguments):
     """Which models are measured on what. See [`run_evaluation`]."""
 
     model: list[str] = field(
-        kw_only=True, metadata={"action": "extend", "help": "Folders or Hub ids of models with a tokenizer."}
+        kw_only=True, metadata={"action": "extend", "help": "Models with a tokenizer: folders, or names on the Hub."}
     )
     task: str | None = field(
         default=None,
         metadata={
-            "help": f"What is measured: how texts are predicted ({', '.join(TEXT_TASKS)}), or what "
-            f"`hf-tx finetune` trains ({', '.join(TASKS)}). Default: {next(iter(TEXT_TASKS))}."
+            "help": f"Task: language modeling ({', '.join(TEXT_TASKS)}), or a task of "
+            f"`hf-tx finetune` ({', '.join(TASKS)}). Default: {next(iter(TEXT_TASKS))}."
         },
     )
     objective: str | None = field(
         default=None,
-        metadata={"help": f"Instead of a task: the loss of what `hf-tx pretrain` trains ({', '.join(OBJECTIVES)})."},
+        metadata={
+            "help": "Instead of a task: evaluate the loss of an objective of `hf-tx pretrain` "
+            f"({', '.join(OBJECTIVES)})."
+        },
     )
     objective_options: str | None = field(
         default=None, metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
     split: str | None = field(
-        default=None, metadata={"help": "The split. Default: test, or the only one; of what is held out, train."}
+        default=None, metadata={"help": "Split. Default: test, or the only one; with --held-out, train."}
     )
     held_out: float | None = field(
         default=None,
         metadata={
-            "help": "Measure only the share that `hf-tx pretrain` and `hf-tx finetune` hold out. Default: measure all."
+            "help": "Evaluate only the share that `hf-tx pretrain` and `hf-tx finetune` hold out. Default: all data."
         },
     )
     held_out_first: int | None = field(
         default=None,
-        metadata={"help": "Measure only the first rows, or characters of text files, that a stream holds out."},
+        metadata={
+            "help": "Evaluate only the first rows, or characters of text files, that a run with --streaming holds out."
+        },
     )
-    seed: int = field(default=42, metadata={"help": "What drew the rows held out, and draws what an objective draws."})
-    context_length: int | None = field(default=None, metadata={"help": "The most tokens that a model sees at a time."})
-    stride: int | None = field(default=None, metadata={"help": "Tokens by which windows move on. Default: half."})
+    seed: int = field(
+        default=42, metadata={"help": "Seed of the held-out rows, and of the random choices of an objective."}
+    )
+    context_length: int | None = field(default=None, metadata={"help": "Maximum number of tokens of a context."})
+    stride: int | None = field(
+        default=None, metadata={"help": "Stride of the windows in tokens. Default: half of the context."}
+    )
     generation_max_length: int | None = field(
-        default=None, metadata={"help": "Of seq2seq: the most tokens that are written. Default: those of a target."}
+        default=None,
+        metadata={"help": "seq2seq: maximum number of generated tokens. Default: maximum length of a target."},
     )
-    generation_num_beams: int | None = field(default=None, metadata={"help": "Of seq2seq: beams of the search."})
+    generation_num_beams: int | None = field(default=None, metadata={"help": "seq2seq: number of beams."})
     batch_size: int = field(
         default=8,
         metadata={
-            "help": "Windows or rows that go through a model together.",
+            "help": "Number of windows or rows per batch.",
             "aliases": ["per_device_eval_batch_size"],
         },
     )
-    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "Attention backend."})
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
-        default="auto", metadata={"help": "Floating-point type of the weights; auto: as they were saved."}
+        default="auto", metadata={"help": "Floating point type of the weights; auto: that of the checkpoint."}
     )
     mixed_precision: Literal["bf16", "fp16"] | None = field(
-        default=None, metadata={"help": "Compute as a training with --bf16 or --fp16 does."}
+        default=None, metadata={"help": "Use mixed precision, as a training with --bf16 or --fp16."}
     )
-    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with a model."})
+    trust_remote_code: bool = field(default=False, metadata={"help": "Run code from the repository of a model."})
     output: str | None = field(default=None, metadata={"help": "JSON file to write the results to.", "aliases": []})
-    overwrite: bool = field(default=False, metadata={"help": "Replace an output file that is there."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace an existing output file."})
 
     def __post_init__(self) -> None:
         if self.task is not None and self.objective is not None:

@@ -47,26 +47,24 @@ class RowArguments:
     """How rows are read for a task, whether to learn from them or to measure."""
 
     label_column: str | None = field(
-        default=None, metadata={"help": "The column of what is right. Default: what the task calls it."}
+        default=None, metadata={"help": "Column with the labels. Default: the name of the task."}
     )
     max_length: int | None = field(
-        default=None, metadata={"help": "The most tokens of a row. Default: what the model reads, and at most 512."}
+        default=None, metadata={"help": "Maximum number of tokens of a row. Default: that of the model, at most 512."}
     )
-    task_options: str | None = field(
-        default=None, metadata={"help": f"Options of the task alone, as JSON. {_described()}"}
-    )
+    task_options: str | None = field(default=None, metadata={"help": f"Options of the task, as JSON. {_described()}"})
 
 
 @dataclass
 class FinetuningArguments(RowArguments, RunArguments):
     """What is trained for which task. The options of training itself are those of the Trainer."""
 
-    model: str = field(kw_only=True, metadata={"help": "What to begin with: a folder, or a name on the Hub."})
-    task: str = field(kw_only=True, metadata={"help": f"What it is trained for: {', '.join(TASKS)}."})
+    model: str = field(kw_only=True, metadata={"help": "Model to fine-tune: a folder, or a name on the Hub."})
+    task: str = field(kw_only=True, metadata={"help": f"Task: {', '.join(TASKS)}."})
     lora_r: int = field(
-        default=0, metadata={"help": "Train adapters of this rank (LoRA), and merge them into the weights at the end."}
+        default=0, metadata={"help": "Train LoRA adapters of this rank, and merge them into the weights at the end."}
     )
-    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that comes with the model."})
+    trust_remote_code: bool = field(default=False, metadata={"help": "Run code from the repository of the model."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,19 +49,18 @@ class HealingSettings:
     """
 
     transfer_steps: int = field(
-        default=100, metadata={"help": "Steps in which each changed layer learns the original's by itself."}
+        default=100, metadata={"help": "Steps of training each changed layer to match the original layer."}
     )
-    steps: int = field(default=200, metadata={"help": "Steps in which the model learns the original's predictions."})
-    transfer_learning_rate: float = field(
-        default=1e-3, metadata={"help": "The highest learning rate of the transfer steps."}
-    )
-    learning_rate: float = field(default=5e-4, metadata={"help": "The highest learning rate of the other steps."})
-    temperature: float = field(default=1.0, metadata={"help": "Divides the logits of both models."})
+    steps: int = field(default=200, metadata={"help": "Steps of training on the predictions of the original."})
+    transfer_learning_rate: float = field(default=1e-3, metadata={"help": "Peak learning rate of the transfer steps."})
+    learning_rate: float = field(default=5e-4, metadata={"help": "Peak learning rate of the other steps."})
+    temperature: float = field(default=1.0, metadata={"help": "Temperature that divides the logits of both models."})
     labels_weight: float = field(
-        default=0.0, metadata={"help": "Share of the text itself in the loss, beside the original's predictions."}
+        default=0.0,
+        metadata={"help": "Weight of the text itself in the loss; the predictions of the original have the rest."},
     )
-    batch_size: int = field(default=4, metadata={"help": "Contexts in a step."})
-    seed: int = field(default=0, metadata={"help": "The same seed gives the same model."})
+    batch_size: int = field(default=4, metadata={"help": "Rows per step."})
+    seed: int = field(default=0, metadata={"help": "Random seed."})
 
     def __post_init__(self) -> None:
         for name, least in {"transfer_steps": 0, "steps": 0, "batch_size": 1, "seed": 0}.items():

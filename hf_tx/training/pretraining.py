@@ -54,29 +54,28 @@ _LIMIT = (
 class PretrainingArguments(RunArguments):
     """What is trained on what. The options of training itself are those of the Trainer."""
 
-    family: Family = field(default="decoder", metadata={"help": "The kind of model."})
+    family: Family = field(default="decoder", metadata={"help": "Family of the model."})
     objective: str | None = field(
         default=None,
-        metadata={
-            "help": f"What it learns: {', '.join(OBJECTIVES)}. Default: the first of these that the family can learn."
-        },
+        metadata={"help": f"Objective: {', '.join(OBJECTIVES)}. Default: the first of these that fits the family."},
     )
     objective_options: str = field(
         default="{}", metadata={"help": 'Options of the objective, such as \'{"masking": "span"}\'.'}
     )
     tokenizer: str | None = field(
-        default=None, metadata={"help": "A tokenizer: a folder, or a name on the Hub. Default: trained on the text."}
+        default=None,
+        metadata={"help": "Tokenizer: a folder, or a name on the Hub. Default: a tokenizer is trained on the text."},
     )
-    vocab_size: int = field(default=4096, metadata={"help": "The most tokens of a tokenizer that is trained."})
-    context_length: int = field(default=256, metadata={"help": "The most tokens that the model sees at a time."})
-    mixers: str = field(default="full", metadata={"help": "The mixer of each layer, such as 'sliding*3,full'."})
-    encoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's encoder."})
-    decoder_mixers: str | None = field(default=None, metadata={"help": "Those of an encoder-decoder's decoder."})
-    hidden_size: int = field(default=256, metadata={"help": "Features of a position."})
-    num_hidden_layers: int = field(default=4, metadata={"help": "Layers of the model, or of each of its stacks."})
-    num_attention_heads: int = field(default=4, metadata={"help": "Heads of a layer."})
+    vocab_size: int = field(default=4096, metadata={"help": "Vocabulary size of a tokenizer that is trained."})
+    context_length: int = field(default=256, metadata={"help": "Maximum number of tokens of a context."})
+    mixers: str = field(default="full", metadata={"help": "Mixers of the layers, such as 'sliding*3,full'."})
+    encoder_mixers: str | None = field(default=None, metadata={"help": "Mixers of the encoder of an encoder-decoder."})
+    decoder_mixers: str | None = field(default=None, metadata={"help": "Mixers of the decoder of an encoder-decoder."})
+    hidden_size: int = field(default=256, metadata={"help": "Size of the hidden states."})
+    num_hidden_layers: int = field(default=4, metadata={"help": "Number of layers, per stack."})
+    num_attention_heads: int = field(default=4, metadata={"help": "Number of attention heads."})
     sliding_window: int | None = field(
-        default=None, metadata={"help": "Tokens in the window of layers with one. Default: a quarter of the context."}
+        default=None, metadata={"help": "Window of the layers that have one. Default: a quarter of the context."}
     )
     samples: bool = field(
         default=False,
@@ -87,14 +86,14 @@ class PretrainingArguments(RunArguments):
     )
     prompt: list[str] = field(
         default_factory=list,
-        metadata={"action": "extend", "help": "Of --samples: what to continue or to fill in."},
+        metadata={"action": "extend", "help": "--samples: texts to continue or to fill in."},
     )
-    max_new_tokens: int = field(default=60, metadata={"help": "Of --samples: the most tokens to write."})
+    max_new_tokens: int = field(default=60, metadata={"help": "--samples: maximum number of generated tokens."})
     other_text: list[str] = field(
         default_factory=list,
         metadata={
             "action": "extend",
-            "help": f"Text files of another domain, for bits per byte there: of {', '.join(_OF_TEXT)}.",
+            "help": f"Text files of another domain, to evaluate bits per byte: for {', '.join(_OF_TEXT)}.",
         },
     )
     streaming: bool = field(
@@ -149,14 +148,14 @@ class PretrainingArguments(RunArguments):
 class PretrainingOptions(RunOptions):
     """The options of the Trainer, with defaults for small models that begin with nothing."""
 
-    max_steps: int = field(default=-1, metadata={"help": "Steps of training. Default: 600, unless epochs are given."})
+    max_steps: int = field(default=-1, metadata={"help": "Training steps. Default: 600, unless epochs are given."})
     num_train_epochs: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Passes over the data, instead of steps."}
+        default=None, metadata={"help": "Epochs, instead of steps."}
     )
-    per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows in a step, by device."})
-    learning_rate: float = field(default=1e-3, metadata={"help": "The highest learning rate."})
-    lr_scheduler_type: str = field(default="cosine", metadata={"help": "How the learning rate falls."})  # type: ignore
-    weight_decay: float = field(default=0.1, metadata={"help": "Decay of the matrices."})
+    per_device_train_batch_size: int = field(default=8, metadata={"help": "Rows per step and device."})
+    learning_rate: float = field(default=1e-3, metadata={"help": "Peak learning rate."})
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "Learning rate schedule."})  # type: ignore
+    weight_decay: float = field(default=0.1, metadata={"help": "Weight decay of the matrices."})
     adam_beta2: float = field(default=0.95, metadata={"help": "Beta 2 of Adam."})
 
     def __post_init__(self) -> None:

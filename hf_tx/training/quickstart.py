@@ -30,4 +30,4 @@ class QuickstartArguments(PretrainingArguments):
 class QuickstartOptions(PretrainingOptions):
     """See [`PretrainingOptions`]."""
 
-    per_device_train_batch_size: int = field(default=4, metadata={"help": "Rows in a step, by device."})
+    per_device_train_batch_size: int = field(default=4, metadata={"help": "Rows per step and device."})

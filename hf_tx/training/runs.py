@@ -60,18 +60,20 @@ _LIMIT = "It has learnt from the data named below, with whatever is biased, date
 class RunOptions(TrainingArguments):
     """The options of the Trainer, with the defaults that all runs have."""
 
-    warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or a share of them, in which it rises."})
-    logging_steps: float = field(default=0.05, metadata={"help": "Steps between two entries of the log."})
-    eval_strategy: str = field(default="steps", metadata={"help": "When to measure the held-out loss."})  # type: ignore
-    eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two measurements."})
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or share of the steps, of linear warmup."})
+    logging_steps: float = field(default=0.05, metadata={"help": "Steps between two logs."})
+    eval_strategy: str = field(default="steps", metadata={"help": "When to evaluate the held-out loss."})  # type: ignore
+    eval_steps: float | None = field(default=0.25, metadata={"help": "Steps between two evaluations."})
     save_steps: float = field(default=0.25, metadata={"help": "Steps between two checkpoints."})
-    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints to keep."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Maximum number of checkpoints to keep."})
     include_num_input_tokens_seen: Literal["all", "non_padding", "no"] = field(
         default="non_padding", metadata={"help": "Which tokens of the inputs are counted."}
     )
     report_to: None | str | list[str] = field(default="none", metadata={"help": "Where to log to."})
     hub_strategy: str = field(default="end", metadata={"help": "When to push: only at the end."})  # type: ignore
-    remove_unused_columns: bool = field(default=False, metadata={"help": "The rows hold what the model needs."})
+    remove_unused_columns: bool = field(
+        default=False, metadata={"help": "Whether to remove columns that the model does not read."}
+    )
 
     def __post_init__(self) -> None:
         # Without being told, it takes several processes without an accelerator for several single ones.
@@ -116,15 +118,21 @@ class RunArguments(DataArguments):
     """Where a run saves, and what its card says. See [`DataArguments`]."""
 
     output: str = field(default="", metadata={"help": "Folder to save to. Default: one in runs/."})
-    resume: bool = field(default=False, metadata={"help": "Go on from the last checkpoint in the output folder."})
-    attn_implementation: str | None = field(default=None, metadata={"help": "The attention backend."})
-    title: str | None = field(default=None, metadata={"help": "Name of the model in its card. Default: the folder's."})
-    data_name: str | None = field(
-        default=None, metadata={"help": "Name of the data in the card. Default: what the card of the data says."}
+    resume: bool = field(default=False, metadata={"help": "Resume from the last checkpoint in the output folder."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "Attention backend."})
+    title: str | None = field(
+        default=None, metadata={"help": "Name of the model in its card. Default: name of the folder."}
     )
-    data_license: str | None = field(default=None, metadata={"help": "Licence of the data; default as for its name."})
-    data_source: str | None = field(default=None, metadata={"help": "Where it comes from; default as for its name."})
-    license: str = field(default="apache-2.0", metadata={"help": "Licence of the weights, for the card."})
+    data_name: str | None = field(
+        default=None, metadata={"help": "Name of the data in the card. Default: from the card of the data."}
+    )
+    data_license: str | None = field(
+        default=None, metadata={"help": "License of the data. Default: from the card of the data."}
+    )
+    data_source: str | None = field(
+        default=None, metadata={"help": "Source of the data. Default: from the card of the data."}
+    )
+    license: str = field(default="apache-2.0", metadata={"help": "License of the weights, for the card."})
 
     @property
     def scratch(self) -> Path:
