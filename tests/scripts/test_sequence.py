@@ -37,6 +37,17 @@ with torch.no_grad():
     logits = classify.model(ids).logits.tolist()
 json.dump(logits, open("logits.json", "w"))
 """
+#: Runs the commands, and writes what each of them prints.
+COMMANDS = """
+import contextlib, io, json, sys
+from hf_tx.cli import main
+printed = {}
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main(words) == 0, words
+    printed[words[0]] = output.getvalue()
+json.dump(printed, open("printed.json", "w"))
+"""
 BLOCK = "import sys, remote_code; sys.meta_path.insert(0, remote_code.Block())\n"
 
 
@@ -70,13 +81,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Hub, 
         rows = csv.writer(file)
         rows.writerow(["text", "label"])
         rows.writerows([line, next(label for word, label in WORDS.items() if word in line)] for line in lines)
-    printed = {}
+    commands = []
+    for command in section()[0]:
+        program, *words = shlex.split(command)
+        assert program == "hf-tx"
+        commands.append([*words, *shlex.split(ADDED.get(words[0], ""))])
     with running_hub() as hub:
-        for command in section()[0]:
-            program, *words = shlex.split(command)
-            assert program == "hf-tx"
-            added = shlex.split(ADDED.get(words[0], ""))
-            printed[words[0]] = run(["-m", "hf_tx.cli", *words, *added], folder, hub)
+        run(["-c", COMMANDS, json.dumps(commands)], folder, hub)
+        printed = json.loads((folder / "printed.json").read_text("utf-8"))
         yield folder, hub, printed
 
 
