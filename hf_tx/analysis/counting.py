@@ -140,6 +140,7 @@ class DataFreeModel:
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.parameter_bytes = sum(parameter.nbytes for parameter in model.parameters())
         self.position_limit = _position_limit(model)
+        self._forward: dict[tuple[int, int], tuple[int, int]] = {}
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         with self._mode:
             self._model = model.to_empty(device="cpu").eval()
@@ -161,9 +162,11 @@ class DataFreeModel:
 
     def forward_flops(self, context: int, batch: int, most: float = math.inf) -> tuple[int, int]:
         """Return the floating point operations of a forward pass: all, and those of products of activations."""
-        with torch.no_grad(), self._counting(most) as counter:
-            self._run(context, batch, use_cache=False)
-        return counter.total, counter.mixing
+        if (context, batch) not in self._forward:
+            with torch.no_grad(), self._counting(most) as counter:
+                self._run(context, batch, use_cache=False)
+            self._forward[context, batch] = counter.total, counter.mixing
+        return self._forward[context, batch]
 
     def training_flops(self, context: int, batch: int, most: float = math.inf) -> int:
         """Return the floating point operations of a forward and a backward pass."""

@@ -113,14 +113,18 @@ def test_library_models(name):
 FAMILIES = {"decoder": "ForCausalLM", "encoder": "ForMaskedLM", "encoder_decoder": "ForConditionalGeneration"}
 
 
-# Every mixer in decoders; the other families always with one mixer.
-ONCE = (("lstm", "encoder"), ("sliding", "encoder_decoder"))
+# A mixer of each kind in decoders, and one in each of the other families; the others are slow.
+ALWAYS = [
+    *((name, "decoder") for name in ("full", "global_local", "gated_delta", "gru")),
+    ("lstm", "encoder"),
+    ("sliding", "encoder_decoder"),
+]
 CASES = [
     pytest.param(
         name,
         family,
         id=f"{name}-{family}",
-        marks=[] if family == "decoder" or (name, family) in ONCE else [pytest.mark.slow],
+        marks=[] if (name, family) in ALWAYS else [pytest.mark.slow],
     )
     for name in sorted(MIXERS)
     for family in FAMILIES
@@ -139,7 +143,7 @@ def test_every_mixer_in_every_family(name, family):
     assert costs.cache_bytes == cache
 
 
-@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("bert", marks=pytest.mark.slow)])
 def test_backends_count_the_same_pairs(name):
     """The kernels compute the scores again in the backward pass: five products where eager has four."""
     model = build(name)
@@ -150,18 +154,27 @@ def test_backends_count_the_same_pairs(name):
     assert sdpa.backward_flops == eager.backward_flops + eager.attention_flops // 2
 
 
-# Contexts of several blocks, the last of them not whole.
+# Contexts of several blocks, the last of them not whole; those marked slow are variants of the others.
+slow = [pytest.mark.slow]
 BLOCKS = [
-    *(pytest.param(name, {}, "tiled", id=f"{name}-tiled") for name in ("llama", "gemma2", "bert", "t5", "bart")),
-    *(pytest.param("mistral", {}, backend, id=f"mistral-{backend}") for backend in ("tiled", "banded")),
     *(
-        pytest.param(family, dict(mixers=mixer, position_type=position), backend, id=f"{family}-{mixer}-{backend}")
-        for family, mixer, position, backend in (
-            ("decoder", "chunked", "rope", "tiled"),
-            ("encoder", "dilated", "relative", "tiled"),
-            ("decoder", "global_local", "alibi", "banded"),
-            ("encoder", "global_local", "rope", "banded"),
-            ("encoder_decoder", "sliding", "rope", "tiled"),
+        pytest.param(name, {}, "tiled", id=f"{name}-tiled", marks=marks)
+        for name, marks in (("llama", []), ("gemma2", slow), ("bert", slow), ("t5", []), ("bart", slow))
+    ),
+    *(
+        pytest.param("mistral", {}, backend, id=f"mistral-{backend}", marks=marks)
+        for backend, marks in (("tiled", slow), ("banded", []))
+    ),
+    *(
+        pytest.param(
+            family, dict(mixers=mixer, position_type=position), backend, id=f"{family}-{mixer}-{backend}", marks=marks
+        )
+        for family, mixer, position, backend, marks in (
+            ("decoder", "chunked", "rope", "tiled", slow),
+            ("encoder", "dilated", "relative", "tiled", []),
+            ("decoder", "global_local", "alibi", "banded", slow),
+            ("encoder", "global_local", "rope", "banded", []),
+            ("encoder_decoder", "sliding", "rope", "tiled", slow),
         )
     ),
 ]
@@ -209,7 +222,9 @@ def test_parts_by_hand():
     assert costs.attention_overtakes == -(-weights // (3 * 2 * 8))
 
 
-@pytest.mark.parametrize("name", ["llama", "mixtral", "t5"])
+@pytest.mark.parametrize(
+    "name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "t5"))]
+)
 def test_attention_overtakes_where_it_says(name):
     model = build(name)
     length = estimate(model, context=16).attention_overtakes

@@ -396,7 +396,7 @@ def test_only_a_position_of_zero_begins_a_document(family, positions):
 def test_numbers_that_contradict_positions_are_refused():
     model = shared("decoder")
     row = tokens(1, 6)
-    with pytest.raises(ValueError, match="disagree"):
+    with pytest.raises(ValueError, match="seq_idx or cu_seq_lens_q and position_ids contradict each other"):
         states(model, row, position_ids=torch.arange(6)[None], seq_idx=torch.tensor([[0, 0, 0, 1, 1, 1]]))
 
 

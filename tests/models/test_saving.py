@@ -740,7 +740,7 @@ def test_wrapped_models_save_what_the_model_in_them_does(family: str, wraps: str
 
 def test_a_wrapper_says_that_it_loads_nothing() -> None:
     model = enlarge(hf_tx.TxDecoderForCausalLM(config_of("decoder")))
-    with pytest.raises(RuntimeError, match="load the TxDecoderForCausalLM inside of the wrapper"):
+    with pytest.raises(RuntimeError, match="load it into the TxDecoderForCausalLM inside of the wrapper"):
         torch.compile(model).load_state_dict(model.state_dict(), strict=False)
 
 
