@@ -89,7 +89,7 @@ class Schema:
         try:
             value = parse(text, _Number)
         except (ValueError, RecursionError) as error:
-            return f"is no JSON: {error}"
+            return f"is not JSON: {error}"
         judge = self._judge_of_enforced if enforced_only else self._judge
         try:
             found = next(judge.iter_errors(value), None)
@@ -234,7 +234,7 @@ def parse(text: str, number: Callable[[str], Any] = float) -> Any:
     """
 
     def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse, parse_float=number)
 
@@ -246,7 +246,7 @@ def _read(source: Any) -> Any:
         try:
             source = json.loads(source)
         except (ValueError, RecursionError) as error:
-            raise SchemaError(f"the schema is no JSON: {error}.") from error
+            raise SchemaError(f"the schema is not JSON: {error}.") from error
     if not isinstance(source, dict | bool):
         raise SchemaError(f"a schema is an object, its text or a pydantic model, not {type(source).__name__}.")
     if source is False:
@@ -258,7 +258,7 @@ def _read(source: Any) -> Any:
     try:
         size = len(json.dumps(source))
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"the schema is no JSON: {error}.") from error
+        raise SchemaError(f"the schema is not JSON: {error}.") from error
     if size > LARGEST:
         raise SchemaError(f"the schema has {size} characters, more than {LARGEST}.")
     return source

@@ -201,7 +201,7 @@ def test_keywords_without_effect_are_no_problem() -> None:
         ({"properties": {"a": {"minimum": "3"}}}, "#/properties/a/minimum"),
         ({"$schema": "http://json-schema.org/draft-03/schema#"}, "not among drafts"),
         ({"properties": {"a": {"$id": "http://x/y", "type": "null"}}}, r"#/properties/a: .*\$id"),
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         (False, "no text conforms"),
         ([], "not list"),
         ({"allOf": [{"type": "string"}, {"type": "null"}]}, "cannot be enforced: Unsatisfiable"),

@@ -363,7 +363,7 @@ BAD: list[tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = [
     ({"task_options": '{"max_answer_length": 0}', "task": "question-answering"}, None,
      "--task-options: max_answer_length = 0 must be a whole number of at least 1"),
     ({"task_options": '{"doc_strid": 3}', "task": "question-answering"}, None, "(did you mean doc_stride?)"),
-    ({"task_options": "{"}, None, "--task-options {: is no JSON"),
+    ({"task_options": "{"}, None, "--task-options { is not JSON"),
     ({"task_options": '{"problem_type": "regression"}'}, None, "is not a finite number"),
     ({"task_options": '{"problem_type": "multi_label_classification"}'}, None, "'label' holds no lists"),
     ({}, [{"text": "a", "labels": [0, 1, 1]}], "names a class twice"),
