@@ -359,9 +359,9 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (dict(layer_types=["full_attention"]), ("layer_types = ['full_attention']", "mixers", "full_attention")),
     (
         dict(layer_types=["full_attention", "sliding_attention"]),
-        ("layer_types = ['full_attention', 'sliding_attention']", "contradicts", "mixers"),
+        ("layer_types = ['full_attention', 'sliding_attention']", "does not fit", "mixers"),
     ),
-    (dict(layer_types=["full_attention"] * 3), ("layer_types", "contradicts", "mixers")),
+    (dict(layer_types=["full_attention"] * 3), ("layer_types", "does not fit", "mixers")),
     # names
     (dict(position_type="roep"), ("position_type", "'roep'", "Did you mean 'rope'", *POSITIONS)),
     (dict(norm_type="rms"), ("norm_type", "'rms'", "Did you mean 'rmsnorm'", *NORMS)),
@@ -549,7 +549,7 @@ def test_bad_value_in_a_stack(stack: str, settings: dict[str, Any], words: tuple
         ("encoder", dict(transform_bias=False, mlm_head_transform=False), ("transform_bias = False", "mlm_head_tra")),
         ("encoder", dict(embedding_size=8, mlm_head_transform=False), ("embedding_size = 8", "hidden_size = 16")),
         ("encoder_decoder", dict(decoder_cross_mixer="ful"), ("cross_mixer", "'ful'", *CROSS_MIXERS)),
-        ("encoder_decoder", dict(decoder_parallel_residual=True), ("parallel_residual = True", "encoder")),
+        ("encoder_decoder", dict(decoder_parallel_residual=True), ("parallel_residual = True", "cross-attention")),
         ("encoder_decoder", dict(encoder_vocab_size=33), ("vocab_size = 33", "= 32", "share_embeddings")),
         ("encoder_decoder", dict(encoder_hidden_size=32), ("hidden_size = 32", "= 16", "share_embeddings")),
         (
