@@ -250,13 +250,14 @@ def test_two_processes_equal_one():
     import socket
 
     import torch.multiprocessing as processes
+    from models import test_auxiliary  # by a name that the processes find, too
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with processes.Manager() as manager:
         results = manager.dict()
-        processes.spawn(_process, (port, results), nprocs=2)
+        processes.spawn(test_auxiliary._process, (port, results), nprocs=2)
         found = dict(results)
     expected = gradients(model_of(), batch_of())
     assert set(found) == set(expected)
